@@ -21,6 +21,10 @@ interval over the computation's own randomness. ``estimate``: a heuristic on at 
 """
 
 
+CONFIDENT = 1.96
+"""Standard errors on either side of a 95 % interval."""
+
+
 def student_quantile(probability: float, freedom: float) -> float:
     """Return a quantile of Student's distribution; ``math.inf`` degrees of freedom: the normal."""
     import scipy  # reading results needs no numerical library
@@ -73,3 +77,19 @@ class Estimate:
     def exact(cls, value: float, method: str) -> Estimate:
         """Wrap a directly computed number: its bracket has zero width."""
         return cls(value, value, value, "exact", method)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A score with its standard error over fresh samples of the source.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        The score with its bracket.
+    sampling_error : float or None
+        Standard error over fresh corpora of as many rows; None if it isn't known.
+    """
+
+    estimate: Estimate
+    sampling_error: float | None = None

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from latentscale_pipeline.jobs.run import Finished
 
 HEAVY = frozenset(
@@ -113,6 +115,35 @@ def damage(path: Path, kind: str, at: int = 5000) -> None:
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
     else:
         path.write_bytes({"empty": b"", "truncated": content[:-100]}[kind])
+
+
+def measure_rows(
+    folder: Path,
+    measures: str,
+    *,
+    shard_bytes: int = 10**7,
+    labels: str | None = None,
+    job: str = "",
+    **corpora: "np.ndarray",
+) -> dict[str, Any]:
+    """Ingest rows, run measures on them in this process, and return the results.
+
+    ``measures`` and ``job`` are YAML; the labels are of all corpora. The job is called ``j``.
+    """
+    import numpy as np
+
+    from latentscale_pipeline.corpus.ingest.create import ingest
+
+    folder.mkdir()
+    text = f"name: j\noutput: {folder}\ncluster: {{kind: serial}}\nmeasures: {{{measures}}}\n{job}"
+    for role, rows in corpora.items():
+        source, stored = folder / f"{role}.npy", folder / f"{role}.zarr"
+        np.save(source, rows.astype("f4"))
+        ingest([str(source)], str(stored), shard_bytes=shard_bytes, labels=labels)
+        text += f"{role}: {stored}\n"
+    (folder / "job.yaml").write_text(text)
+    run_here(folder / "job.yaml")
+    return results_of(folder)
 
 
 def results_of(output: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from numpy.typing import NDArray
 
-from latentscale.estimate import Estimate
+from latentscale.estimate import Estimate, Scored
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import MARKER_BYTES, Stage
@@ -551,6 +551,11 @@ def plan_measure(name: str, measure: Measure, section: Any, facts: JobFacts) -> 
 def store_estimate(estimate: Estimate) -> dict[str, Any]:
     """Convert an estimate to JSON values."""
     return asdict(estimate)
+
+
+def store_scored(found: Scored) -> dict[str, Any]:
+    """Convert a score to JSON values: ``estimate`` and ``sampling_error``."""
+    return asdict(found)
 
 
 def load_estimate(values: Mapping[str, Any]) -> Estimate:

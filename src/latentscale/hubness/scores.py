@@ -28,41 +28,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.estimate import Bounds, Estimate
+from latentscale.estimate import CONFIDENT, Bounds, Estimate, Scored
 from latentscale.sampling.halves import divide
 from latentscale.sampling.shares import share_error
 from latentscale.tiles.distances import Float64Array
 
 Int64Array = NDArray[np.int64]
 
-CONFIDENT = 1.96
-"""Standard errors on either side of a 95 % interval."""
-
 LEAST_ROWS = 100
 """Fewest rows that have a sampling error."""
 
 EPSILON = float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True)
-class Hubness:
-    """A score of the numbers of rows that have a row among their neighbours.
-
-    Attributes
-    ----------
-    estimate : Estimate
-        The score with its bracket.
-    sampling_error : float or None
-        Standard error over fresh corpora of as many rows; None if it isn't known.
-    """
-
-    estimate: Estimate
-    sampling_error: float | None
 
 
 def skewness(counts: Float64Array) -> float:
@@ -107,7 +87,7 @@ def count_occurrences(neighbours: Int64Array, k: int) -> Float64Array:
     return np.bincount(neighbours[:, :k].ravel(), minlength=len(neighbours)).astype(np.float64)
 
 
-def score_hubness(neighbours: Int64Array, k: int, n: int, seed: int | None) -> dict[str, Hubness]:
+def score_hubness(neighbours: Int64Array, k: int, n: int, seed: int | None) -> dict[str, Scored]:
     """Compute the scores of hubness, by name.
 
     Parameters
@@ -152,7 +132,7 @@ def score_hubness(neighbours: Int64Array, k: int, n: int, seed: int | None) -> d
             "nearest neighbours",
         )
         known = None if error is None or is_skewness else error * math.sqrt(m / n)
-        found[name] = Hubness(estimate, known)
+        found[name] = Scored(estimate, known)
     return found
 
 

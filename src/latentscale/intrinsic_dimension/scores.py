@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentscale.estimate import Bounds, Estimate
+from latentscale.estimate import CONFIDENT, Bounds, Estimate
 from latentscale.intrinsic_dimension.estimators import (
     NeighbourDistances,
     maximum_likelihood,
@@ -27,9 +27,6 @@ from latentscale.intrinsic_dimension.estimators import (
 )
 from latentscale.sampling.halves import divide
 from latentscale.tiles.distances import Float64Array
-
-CONFIDENT = 1.96
-"""Standard errors on either side of a 95 % interval."""
 
 EPSILON = float(np.finfo(np.float64).eps)
 

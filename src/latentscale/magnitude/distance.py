@@ -29,34 +29,15 @@ import scipy  # its submodules are imported when they are first used
 from numpy.typing import ArrayLike, NDArray
 
 from latentscale.duplicates.distinct import Distinct, find_distinct
-from latentscale.estimate import Estimate
+from latentscale.estimate import CONFIDENT, Estimate, Scored
 from latentscale.magnitude.dense import all_distances, factorised_magnitude
 from latentscale.sampling.jackknife import GROUPS, draw_groups, jackknife_error
 from latentscale.tiles.distances import Float64Array, Metric, Points, as_points
 
 Mask = NDArray[np.bool_]
 
-CONFIDENT = 1.96
-"""Standard errors on either side of a 95 % interval."""
-
 LEAST_ROWS = 2 * GROUPS
 """Fewest rows of a set that have a sampling error."""
-
-
-@dataclass(frozen=True)
-class MagnitudeDistance:
-    """The magnitude distance of two sets.
-
-    Attributes
-    ----------
-    estimate : Estimate
-        The distance with its bracket.
-    sampling_error : float or None
-        Standard error over fresh corpora of as many rows; None if it isn't known.
-    """
-
-    estimate: Estimate
-    sampling_error: float | None
 
 
 def magnitude_distance(
@@ -68,7 +49,7 @@ def magnitude_distance(
     *,
     rows: tuple[int, int] | None = None,
     tolerance: float = 1e-3,
-) -> MagnitudeDistance | None:
+) -> Scored | None:
     """Compute the magnitude distance by dense algebra.
 
     Parameters
@@ -89,7 +70,7 @@ def magnitude_distance(
 
     Returns
     -------
-    MagnitudeDistance or None
+    Scored or None
         None if a similarity matrix isn't safely positive definite in double precision.
 
     Raises
@@ -143,7 +124,7 @@ def magnitude_distance(
         "exact" if exact else "interval95",
         "cholesky",
     )
-    return MagnitudeDistance(estimate, error)
+    return Scored(estimate, error)
 
 
 def _magnitude(

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from latentscale.estimate import Estimate
+from latentscale.estimate import Estimate, Scored
 from latentscale.linalg.moments import Moments, longest_sum, merge_row_moments
 from latentscale.sampling.jackknife import jackknife_error, leave_each_out
 from latentscale.spectrum.lengths import Lengths, merge_lengths
@@ -50,14 +50,6 @@ class GroupSums:
 
     moments: Moments
     lengths: Lengths
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A score with its standard error over fresh samples, None if that isn't known."""
-
-    estimate: Estimate
-    sampling_error: float | None = None
 
 
 @dataclass(frozen=True)

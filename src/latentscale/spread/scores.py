@@ -38,16 +38,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from latentscale.estimate import Estimate
+from latentscale.estimate import CONFIDENT, Estimate
 from latentscale.sampling.subsets import allowance_for_few
 from latentscale.spread.row_sums import RowSums
 from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
 
 TILE_ROWS = 1024
 """Rows of a tile of similarities."""
-
-CONFIDENT = 1.96
-"""Standard errors on either side of a 95 % interval."""
 
 LEAST_ROWS = 20
 """Fewest rows that have a sampling error."""

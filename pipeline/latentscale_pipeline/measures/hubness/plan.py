@@ -15,16 +15,12 @@ from latentscale_pipeline.measures.base import (
     Role,
 )
 from latentscale_pipeline.measures.hubness.config import Hubness
-from latentscale_pipeline.measures.hubness.tasks import find_neighbours, score_lists, store_drawn
+from latentscale_pipeline.measures.hubness.tasks import find_neighbours, score_lists
 from latentscale_pipeline.measures.shared.random_rows import (
-    drawing_bytes,
-    read_drawn,
+    LEAST_ROWS,
+    drawn_rows_stage,
     row_bytes,
-    share_reading,
 )
-
-LEAST_ROWS = 100
-"""Fewest rows that are drawn, whatever the budget."""
 
 QUERIES = 5000
 """Rows whose neighbours one task finds."""
@@ -69,20 +65,8 @@ def drawn_count(section: Hubness, facts: JobFacts, role: Role) -> int:
 
 def _stages(section: Hubness, facts: JobFacts, role: Role) -> list[Stage]:
     corpus, rows = facts.corpora[role], drawn_count(section, facts, role)
-    drawn = Stage(
-        name=f"hubness-rows-{role}",
-        work=store_drawn,
-        temporary="result",
-        corpora=(role,),
-        parameters={"role": role, "rows": rows},
-        seed=facts.seed,
-        memory_bytes=2 * row_bytes(corpus) * rows + drawing_bytes(corpus.n, rows),
-        cost_estimate=CostEstimate(bytes_written=(row_bytes(corpus) + 8) * rows + RESULT_BYTES),
-    )
-    return [
-        share_reading(drawn, corpus, read_drawn, rows),
-        _lists_stage(section, facts, role, drawn.name),
-    ]
+    drawn = drawn_rows_stage(f"hubness-rows-{role}", role, corpus, rows, facts.seed)
+    return [drawn, _lists_stage(section, facts, role, drawn.name)]
 
 
 def _lists_stage(section: Hubness, facts: JobFacts, role: Role, drawn: str) -> Stage:

@@ -1,4 +1,4 @@
-"""Tasks of hubness: draw rows, find their neighbours among each other, and score these."""
+"""Tasks of hubness: find the neighbours of random rows among each other, and score these."""
 
 from __future__ import annotations
 
@@ -8,15 +8,8 @@ from latentscale.hubness.scores import count_occurrences, score_hubness
 from latentscale.neighbours.exact import nearest
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.base import store_estimate
-from latentscale_pipeline.measures.shared.random_rows import drawn_rows, gather_rows
+from latentscale_pipeline.measures.base import store_scored
 from latentscale_pipeline.storage.artifacts import Output
-
-
-def store_drawn(inputs: Inputs) -> Output:
-    """Store the drawn rows, with numbers that ascend."""
-    rows, corpus = drawn_rows(inputs), inputs.corpora[inputs.parameters["role"]]
-    return Output(arrays={"rows": rows, "vectors": gather_rows(inputs, corpus, rows)})
 
 
 def find_neighbours(inputs: Inputs) -> Output:
@@ -45,16 +38,9 @@ def score_lists(inputs: Inputs) -> Output:
     n = inputs.corpora[p["role"]].n
     found = score_hubness(lists, p["k"], n, seed)
     counts = count_occurrences(lists, p["k"]).astype(np.int64)
-    scores = {
-        name: {
-            "estimate": store_estimate(each.estimate),
-            "sampling_error": each.sampling_error,
-        }
-        for name, each in found.items()
-    }
     return Output(
         values={
-            "scores": scores,
+            "scores": {name: store_scored(each) for name, each in found.items()},
             "most": int(counts.max()),
             # In classes of 0, 1, 2 to 3, 4 to 7 …: as many as bits in the count.
             "occurrences": np.bincount(np.frexp(counts.astype(np.float64))[1]).tolist(),

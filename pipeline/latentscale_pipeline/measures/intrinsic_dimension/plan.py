@@ -23,6 +23,7 @@ from latentscale_pipeline.measures.intrinsic_dimension.tasks import (
 )
 from latentscale_pipeline.measures.shared.random_rows import (
     MOST_TASKS,
+    affordable_rows,
     drawing_bytes,
     read_drawn,
     row_bytes,
@@ -40,9 +41,6 @@ as many; or without sampling errors, more than the largest number.
 
 MANY = 4
 """From so many times the rows looked up on, these say beforehand how far neighbours may be."""
-
-LEAST_ROWS = 100
-"""Fewest rows that are looked up, whatever the budget."""
 
 ENTRY_BYTES = 24
 """An entry of a list: a row, its distance, and what orders equal distances."""
@@ -83,8 +81,7 @@ def numbers_of_neighbours(section: IntrinsicDimension, corpus: CorpusFacts) -> l
 
 def looked_up(section: IntrinsicDimension, facts: JobFacts, role: Role) -> int:
     """Return how many rows of a corpus are looked up."""
-    n = facts.corpora[role].n
-    return min(n, section.rows, max(LEAST_ROWS, int(facts.pairs / n)))
+    return affordable_rows(facts.corpora[role].n, section.rows, facts.pairs)
 
 
 def _stages(section: IntrinsicDimension, facts: JobFacts, role: Role) -> list[Stage]:

@@ -18,7 +18,7 @@ from latentscale_pipeline.measures.base import (
     Role,
     Score,
     load_estimate,
-    store_estimate,
+    store_scored,
 )
 from latentscale_pipeline.measures.magnitude.config import Magnitude
 from latentscale_pipeline.measures.magnitude.results import DistanceOfMagnitudes
@@ -122,13 +122,7 @@ def compare_rows(inputs: Inputs) -> Output:
         return Output(values={"reason": SINGULAR, "scale": scale})
     if distance.estimate.value > SATURATED * (len(first) + len(second)):
         return Output(values={"reason": UNRESOLVED, "scale": scale})
-    return Output(
-        values={
-            "scale": scale,
-            "estimate": store_estimate(distance.estimate),
-            "sampling_error": distance.sampling_error,
-        }
-    )
+    return Output(values={"scale": scale, **store_scored(distance)})
 
 
 def collect_distance(

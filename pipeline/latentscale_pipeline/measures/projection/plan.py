@@ -7,13 +7,8 @@ from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import FEW_TILES_BYTES, RESULT_BYTES, JobFacts, Role
 from latentscale_pipeline.measures.projection.config import ProjectionSection
-from latentscale_pipeline.measures.projection.tasks import lay_out, store_drawn
-from latentscale_pipeline.measures.shared.random_rows import (
-    drawing_bytes,
-    read_drawn,
-    row_bytes,
-    share_reading,
-)
+from latentscale_pipeline.measures.projection.tasks import lay_out
+from latentscale_pipeline.measures.shared.random_rows import drawn_rows_stage
 
 ROW_BYTES = 15_360
 """Memory of the layout for a row, beside its coordinates, at a perplexity of 30."""
@@ -32,7 +27,10 @@ def plan_projection(section: ProjectionSection, facts: JobFacts) -> list[Stage]:
     """Plan random rows of each corpus, and their places."""
     if sum(drawn_rows(section, facts).values()) < LEAST_ROWS:
         return []
-    drawn = [_drawn_stage(section, facts, role) for role in drawn_rows(section, facts)]
+    drawn = [
+        drawn_rows_stage(f"projection-rows-{role}", role, facts.corpora[role], rows, facts.seed)
+        for role, rows in drawn_rows(section, facts).items()
+    ]
     return [*drawn, _layout_stage(section, facts, drawn)]
 
 
@@ -44,21 +42,6 @@ def drawn_rows(section: ProjectionSection, facts: JobFacts) -> dict[Role, int]:
         if corpus.d == facts.corpora["corpus"].d
     }
     return {role: min(corpus.n, section.rows // len(corpora)) for role, corpus in corpora.items()}
-
-
-def _drawn_stage(section: ProjectionSection, facts: JobFacts, role: Role) -> Stage:
-    corpus, rows = facts.corpora[role], drawn_rows(section, facts)[role]
-    stage = Stage(
-        name=f"projection-rows-{role}",
-        work=store_drawn,
-        temporary="result",
-        corpora=(role,),
-        parameters={"role": role, "rows": rows},
-        seed=facts.seed,
-        memory_bytes=2 * row_bytes(corpus) * rows + drawing_bytes(corpus.n, rows),
-        cost_estimate=CostEstimate(bytes_written=(row_bytes(corpus) + 8) * rows + RESULT_BYTES),
-    )
-    return share_reading(stage, corpus, read_drawn, rows)
 
 
 def _layout_stage(section: ProjectionSection, facts: JobFacts, drawn: list[Stage]) -> Stage:

@@ -1,4 +1,4 @@
-"""Tasks of the projection: choose random rows, and place them in the plane."""
+"""The task of the projection: place random rows in the plane."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ import numpy as np
 from latentscale.projection.tsne import project
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.shared.random_rows import drawn_rows, gather_rows
 from latentscale_pipeline.storage.artifacts import Output
-
-
-def store_drawn(inputs: Inputs) -> Output:
-    """Store the drawn rows with their numbers, which ascend."""
-    rows = drawn_rows(inputs)
-    vectors = gather_rows(inputs, inputs.corpora[inputs.parameters["role"]], rows)
-    return Output(arrays={"rows": rows, "vectors": vectors})
 
 
 def lay_out(inputs: Inputs) -> Output:

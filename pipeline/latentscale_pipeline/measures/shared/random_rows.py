@@ -29,6 +29,9 @@ Int64Array = NDArray[np.int64]
 MOST_TASKS = 256
 """Largest number of tasks that share the shards of a corpus."""
 
+LEAST_ROWS = 100
+"""Fewest rows that are compared with all, whatever the budget."""
+
 BLOCK_ROWS = 1024
 """Rows that are turned into float64 at once."""
 
@@ -168,7 +171,33 @@ def read_drawn(inputs: Inputs) -> Output:
     return read_share(inputs, inputs.corpora[inputs.parameters["role"]], drawn_rows(inputs))
 
 
-# --- a sample as a stage ------------------------------------------------------------------------
+def affordable_rows(n: int, most: int, pairs: float) -> int:
+    """Return how many rows are compared with all n: within the budget of pairs, but not too few."""
+    return min(n, most, max(LEAST_ROWS, int(pairs / n)))
+
+
+# --- random rows as a stage ---------------------------------------------------------------------
+
+
+def drawn_rows_stage(name: str, role: Role, facts: CorpusFacts, rows: int, seed: int) -> Stage:
+    """Plan random rows: their ``vectors``, and the numbers of these ``rows``, which ascend."""
+    drawn = Stage(
+        name=name,
+        temporary="result",
+        work=store_drawn,
+        corpora=(role,),
+        parameters={"role": role, "rows": rows},
+        seed=seed,
+        memory_bytes=2 * row_bytes(facts) * rows + drawing_bytes(facts.n, rows),
+        cost_estimate=CostEstimate(bytes_written=(row_bytes(facts) + 8) * rows + RESULT_BYTES),
+    )
+    return share_reading(drawn, facts, read_drawn, rows)
+
+
+def store_drawn(inputs: Inputs) -> Output:
+    """Store the drawn rows with their numbers."""
+    rows, corpus = drawn_rows(inputs), inputs.corpora[inputs.parameters["role"]]
+    return Output(arrays={"rows": rows, "vectors": gather_rows(inputs, corpus, rows)})
 
 
 def sample_stage(name: str, role: Role, facts: CorpusFacts, rows: int, seed: int) -> Stage:

@@ -14,7 +14,7 @@ from latentscale.sampling.jackknife import draw_groups
 from latentscale.spectrum.lengths import Lengths, row_lengths
 from latentscale.spectrum.scores import GroupSums, merge_sums, score_groups
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.base import store_estimate
+from latentscale_pipeline.measures.base import store_scored
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 RECORDS: Mapping[str, type[Moments] | type[Lengths]] = {"moments": Moments, "lengths": Lengths}
@@ -47,9 +47,7 @@ def score_sums(inputs: Inputs) -> Output:
     groups = [held[number] for number in sorted(held)]
     scored = score_groups(groups)
     scores = {
-        name: {"reason": found}
-        if isinstance(found, str)
-        else {"estimate": store_estimate(found.estimate), "sampling_error": found.sampling_error}
+        name: {"reason": found} if isinstance(found, str) else store_scored(found)
         for name, found in scored.scores.items()
     }
     lengths = scored.whole.lengths

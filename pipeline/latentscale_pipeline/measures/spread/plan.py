@@ -13,13 +13,15 @@ from latentscale_pipeline.measures.base import (
     Role,
 )
 from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage
-from latentscale_pipeline.measures.shared.random_rows import MOST_TASKS, row_bytes, sample_stage
+from latentscale_pipeline.measures.shared.random_rows import (
+    MOST_TASKS,
+    affordable_rows,
+    row_bytes,
+    sample_stage,
+)
 from latentscale_pipeline.measures.shared.shard_blocks import POINTS_BYTES, shards_per_block
 from latentscale_pipeline.measures.spread.config import Spread
 from latentscale_pipeline.measures.spread.tasks import score_sums, sum_rows
-
-LEAST_ROWS = 100
-"""Fewest rows that are drawn, whatever the budget."""
 
 DOUBLE_PAIRS = 1e9
 """Pairs of rows up to which sums are in double precision; beyond, that would take minutes."""
@@ -46,8 +48,7 @@ def stage_name(role: Role) -> str:
 
 def drawn_count(section: Spread, facts: JobFacts, role: Role) -> int:
     """Return how many rows of a corpus are drawn."""
-    n = facts.corpora[role].n
-    return min(n, section.rows, max(LEAST_ROWS, int(facts.pairs / n)))
+    return affordable_rows(facts.corpora[role].n, section.rows, facts.pairs)
 
 
 def _bandwidth(section: Spread, facts: JobFacts) -> float | str:

@@ -6,11 +6,12 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from latentscale.estimate import Scored
 from latentscale.spread.row_sums import RowSums, sum_similarities
 from latentscale.spread.scores import sampling_errors, spread
 from latentscale.tiles.distances import Float64Array, Metric, Points, as_points
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.base import store_estimate
+from latentscale_pipeline.measures.base import store_scored
 from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
@@ -51,7 +52,7 @@ def score_sums(inputs: Inputs) -> Output:
         if inputs.parameters["errors"]:
             errors = sampling_errors(_drawn(inputs, metric)[0], sums, scales)
         found[metric] = [
-            {"estimate": store_estimate(estimate), "sampling_error": error}
+            store_scored(Scored(estimate, error))
             for estimate, error in zip(spread(sums), errors, strict=True)
         ]
     bandwidth = _bandwidth(inputs)

@@ -9,28 +9,15 @@ import pytest
 import scipy.stats
 from scipy.spatial.distance import cdist
 
-from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.measures.hubness import plan
 from tests.conftest import Ended
-from tests.support.jobs import results_of, run_here
+from tests.support.jobs import measure_rows
 
 Command = Callable[..., Ended]
 
 
-def run(
-    folder: Path, keys: str = "", shard_bytes: int = 10**7, job: str = "", **corpora: np.ndarray
-) -> Any:
-    folder.mkdir()
-    text = f"name: h\noutput: {folder}\ncluster: {{kind: serial}}\n"
-    text += f"measures: {{hubness: {{{keys}}}}}\n{job}"
-    for role, rows in corpora.items():
-        source, stored = folder / f"{role}.npy", folder / f"{role}.zarr"
-        np.save(source, rows.astype("f4"))
-        ingest([str(source)], str(stored), shard_bytes=shard_bytes)
-        text += f"{role}: {stored}\n"
-    (folder / "job.yaml").write_text(text)
-    run_here(folder / "job.yaml")
-    return results_of(folder)
+def run(folder: Path, keys: str = "", **given: Any) -> Any:
+    return measure_rows(folder, f"hubness: {{{keys}}}", **given)
 
 
 def normal(seed: int, n: int, d: int = 20) -> np.ndarray:
@@ -53,7 +40,7 @@ def test_scores_equal_brute_force_however_rows_are_stored(
 ) -> None:
     monkeypatch.setattr(plan, "QUERIES", 150)  # several tasks
     rows = normal(1, 700)
-    results = run(tmp_path / "job", "k: 7", shard_bytes, corpus=rows)
+    results = run(tmp_path / "job", "k: 7", shard_bytes=shard_bytes, corpus=rows)
     times = occurrences(rows, 7)
     found, part = values(results), results["measures"]["hubness"]["corpus"]
     assert found["hubness"]["value"] == pytest.approx(scipy.stats.skew(times), rel=1e-9)
@@ -65,7 +52,7 @@ def test_scores_equal_brute_force_however_rows_are_stored(
     classes = [times == 0, times == 1, (times > 1) & (times < 4), (times > 3) & (times < 8)]
     assert part["occurrences"][:4] == [each.sum() for each in classes]
     assert (part["most"], sum(part["occurrences"])) == (times.max(), 700)
-    [folder] = (tmp_path / "job").glob("h-*")
+    [folder] = (tmp_path / "job").glob("j-*")
     listed = latentscale("rows", folder, "--sort", "neighbour_of:desc", "--limit", "1", "--json")
     assert f'"neighbour_of": {times.max()}' in listed.out
 

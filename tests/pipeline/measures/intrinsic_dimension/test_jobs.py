@@ -7,29 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latentscale_pipeline.corpus.ingest.create import ingest
-from tests.support.jobs import results_of, run_here
+from tests.support.jobs import measure_rows
 
 
-def run(
-    folder: Path,
-    keys: str = "",
-    shard_bytes: int = 10**7,
-    labels: str | None = None,
-    job: str = "",
-    **corpora: np.ndarray,
-) -> Any:
-    folder.mkdir()
-    text = f"name: d\noutput: {folder}\ncluster: {{kind: serial}}\n"
-    text += f"measures: {{intrinsic_dimension: {{{keys}}}}}\n{job}"
-    for role, rows in corpora.items():
-        source, stored = folder / f"{role}.npy", folder / f"{role}.zarr"
-        np.save(source, rows.astype("f4"))
-        ingest([str(source)], str(stored), shard_bytes=shard_bytes, labels=labels)
-        text += f"{role}: {stored}\n"
-    (folder / "job.yaml").write_text(text)
-    run_here(folder / "job.yaml")
-    return results_of(folder)
+def run(folder: Path, keys: str = "", **given: Any) -> Any:
+    return measure_rows(folder, f"intrinsic_dimension: {{{keys}}}", **given)
 
 
 def torus(seed: int, n: int, dimension: int) -> np.ndarray:
@@ -51,7 +33,7 @@ def brute_force(rows: np.ndarray, k: int) -> float:
 def test_scores_equal_brute_force_however_rows_are_stored(tmp_path: Path) -> None:
     rows = torus(0, 700, 3)
     for name, size in (("whole", 10**7), ("cut", 5000)):
-        results = run(tmp_path / name, "k: 12", size, corpus=rows)
+        results = run(tmp_path / name, "k: 12", shard_bytes=size, corpus=rows)
         row, part = values(results)["MLE"], results["measures"]["intrinsic_dimension"]["corpus"]
         expected = brute_force(rows, 12)
         assert row["value"] == pytest.approx(expected, rel=1e-9)

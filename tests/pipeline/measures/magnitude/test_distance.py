@@ -9,19 +9,11 @@ from scipy.spatial.distance import cdist, pdist
 
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.magnitude import distance
-from tests.support.jobs import results_of, run_here
+from tests.support.jobs import measure_rows
 
 
-def run(folder: Path, keys: str = "", job: str = "", **corpora: np.ndarray) -> Any:
-    folder.mkdir()
-    text = f"name: m\noutput: {folder}\ncluster: {{kind: serial}}\n"
-    text += f"measures: {{magnitude: {{distance: true, scales: 4, {keys}}}}}\n{job}"
-    for role, rows in corpora.items():
-        np.save(folder / f"{role}.npy", rows.astype("f4"))
-        text += f"{role}: {folder / role}.npy\n"
-    (folder / "job.yaml").write_text(text)
-    run_here(folder / "job.yaml")
-    return results_of(folder)
+def run(folder: Path, keys: str = "", **given: Any) -> Any:
+    return measure_rows(folder, f"magnitude: {{distance: true, scales: 4, {keys}}}", **given)
 
 
 def rows_of(seed: int, n: int, shift: float = 0.0) -> np.ndarray:

@@ -6,27 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latentscale_pipeline.corpus.ingest.create import ingest
-from tests.support.jobs import results_of, run_here
+from tests.support.jobs import measure_rows
 
 
-def run(
-    folder: Path,
-    keys: str = "",
-    shard_bytes: int = 10**7,
-    labels: str | None = None,
-    **corpora: np.ndarray,
-) -> Any:
-    folder.mkdir()
-    text = f"name: s\noutput: {folder}\ncluster: {{kind: serial}}\nmeasures: {{spectrum: {{}}}}\n"
-    for role, rows in corpora.items():
-        source, stored = folder / f"{role}.npy", folder / f"{role}.zarr"
-        np.save(source, rows.astype("f4"))
-        ingest([str(source)], str(stored), shard_bytes=shard_bytes, labels=labels)
-        text += f"{role}: {stored}\n"
-    (folder / "job.yaml").write_text(text + keys)
-    run_here(folder / "job.yaml")
-    return results_of(folder)
+def run(folder: Path, job: str = "", **given: Any) -> Any:
+    return measure_rows(folder, "spectrum: {}", job=job, **given)
 
 
 def drawn(seed: int, n: int, power: float = 0.5) -> np.ndarray:

@@ -9,24 +9,11 @@ import scipy.special
 from scipy.spatial.distance import cdist, pdist
 
 import latentscale
-from latentscale_pipeline.corpus.ingest.create import ingest
-from tests.support.jobs import results_of, run_here
+from tests.support.jobs import measure_rows, results_of, run_here
 
 
-def run(
-    folder: Path, keys: str = "", shard_bytes: int = 10**7, job: str = "", **corpora: np.ndarray
-) -> Any:
-    folder.mkdir()
-    text = f"name: s\noutput: {folder}\ncluster: {{kind: serial}}\n"
-    text += f"measures: {{spread: {{{keys}}}}}\n{job}"
-    for role, rows in corpora.items():
-        source, stored = folder / f"{role}.npy", folder / f"{role}.zarr"
-        np.save(source, rows.astype("f4"))
-        ingest([str(source)], str(stored), shard_bytes=shard_bytes)
-        text += f"{role}: {stored}\n"
-    (folder / "job.yaml").write_text(text)
-    run_here(folder / "job.yaml")
-    return results_of(folder)
+def run(folder: Path, keys: str = "", **given: Any) -> Any:
+    return measure_rows(folder, f"spread: {{{keys}}}", **given)
 
 
 def kinds(seed: int, n: int, kinds: int = 8) -> np.ndarray:
@@ -53,9 +40,8 @@ def dcscore(rows: np.ndarray, temperature: float) -> float:
 @pytest.mark.parametrize("shard_bytes", [10**7, 24 * 1024])
 def test_scores_equal_brute_force_however_rows_are_stored(tmp_path: Path, shard_bytes: int) -> None:
     corpus, reference = kinds(3, 600), kinds(4, 500)
-    results = run(
-        tmp_path / "job", "temperature: 0.2", shard_bytes, corpus=corpus, reference=reference
-    )
+    corpora = {"corpus": corpus, "reference": reference}
+    results = run(tmp_path / "job", "temperature: 0.2", shard_bytes=shard_bytes, **corpora)
     median = results["measures"]["spread"]["corpus"]["bandwidth"]
     assert median == pytest.approx(np.median(pdist(reference)), rel=0.01)
     for of, rows in (("corpus", corpus), ("reference", reference)):
@@ -73,7 +59,13 @@ def test_scores_equal_brute_force_however_rows_are_stored(tmp_path: Path, shard_
 def test_random_rows_have_an_interval(tmp_path: Path) -> None:
     rows, held = kinds(5, 3000), 0
     for seed in range(4):
-        results = run(tmp_path / str(seed), "rows: 200", 24 * 1024, f"seed: {seed}\n", corpus=rows)
+        results = run(
+            tmp_path / str(seed),
+            "rows: 200",
+            shard_bytes=24 * 1024,
+            job=f"seed: {seed}\n",
+            corpus=rows,
+        )
         part = results["measures"]["spread"]["corpus"]
         assert part["rows"] == 200
         for row, scale in zip(part["euclidean"], (1, 3, 10), strict=True):
@@ -103,7 +95,7 @@ def test_fewer_kinds_are_found_and_a_sample_of_the_same_is_not(tmp_path: Path) -
 
 def test_a_scale_may_come_from_another_job(tmp_path: Path) -> None:
     first = run(tmp_path / "first", corpus=kinds(10, 300))
-    [folder] = (tmp_path / "first").glob("s-*")
+    [folder] = (tmp_path / "first").glob("j-*")
     second = run(tmp_path / "second", job=f"scales_from: {folder}\n", corpus=3.0 * kinds(11, 300))
     widths = [found["measures"]["spread"]["corpus"]["bandwidth"] for found in (first, second)]
     assert widths[0] == widths[1]
