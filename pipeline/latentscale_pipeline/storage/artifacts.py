@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ SPENT = "spent"
 
 _ATTEMPT = re.compile(r"[A-Za-z0-9-]+")
 _NAME = re.compile(r"[A-Za-z0-9_]+")
+_HEADER_BEGINS = 10  # bytes of the magic string, the version 1.0 and the header's length
 
 
 class CorruptResult(Exception):
@@ -354,8 +356,18 @@ def _encode(array: Array) -> memoryview:
 
 
 def _decode(data: bytes) -> Array:
-    array: Array = np.load(io.BytesIO(data), allow_pickle=False)
-    return array
+    start = _HEADER_BEGINS + int.from_bytes(data[_HEADER_BEGINS - 2 : _HEADER_BEGINS], "little")
+    shape, dtype = _read_header(data[:start])
+    return np.frombuffer(data, dtype, offset=start).reshape(shape).copy()
+
+
+@lru_cache(maxsize=1024)
+def _read_header(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and type; NumPy parses a header as Python, which small arrays needn't repeat."""
+    file = io.BytesIO(header)
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    return shape, dtype
 
 
 def _join_sections(sections: Iterable[tuple[str, Array]]) -> tuple[bytearray, dict[str, list[Any]]]:

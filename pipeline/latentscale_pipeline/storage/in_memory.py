@@ -2,20 +2,64 @@
 
 from __future__ import annotations
 
-from fsspec.implementations.memory import MemoryFileSystem
-
-from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.objects import Bytes, CutShort, ObjectStore
 
 
 class InMemoryStore(ObjectStore):
-    """A separate store in memory that is freed with its last reference.
+    """A store that belongs to one call: objects by key, freed with its last reference.
 
-    All ``memory://`` URLs refer to one store of the process, which would outlive a call and be
-    shared between threads.
+    Nothing there can fail for a while, and no other writer competes, so a dictionary will do. It
+    can't be sent to another process.
     """
 
     def __init__(self) -> None:
-        super().__init__("memory://")
-        # In fsspec all instances share the dictionary of the class.
-        self._fs = MemoryFileSystem(skip_instance_cache=True)
-        self._fs.store, self._fs.pseudo_dirs = {}, [""]
+        self.url = "memory:"
+        self._objects: dict[str, bytes] = {}
+
+    is_local = False
+
+    def read(self, key: str) -> bytes:
+        """Return an object's bytes."""
+        try:
+            return self._objects[key]
+        except KeyError:
+            raise FileNotFoundError(key) from None
+
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        """Return the bytes of an object from ``start`` up to ``stop``."""
+        data = self.read(key)
+        if len(data) < stop:
+            raise CutShort(f"{self.locate(key)} has {len(data)} bytes, not {stop} or more")
+        return data[start:stop]
+
+    def write(self, key: str, data: Bytes, *, durable: bool = True) -> None:
+        """Store an object, replacing one with the same key."""
+        self._objects[key] = bytes(data)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Store an object only if its key is free."""
+        return self._objects.setdefault(key, data) == data
+
+    def exists(self, key: str) -> bool:
+        """Return whether there is an object or a folder with this key."""
+        return key in self._objects or bool(self.sizes(key))
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Map the keys of all objects below a prefix (a folder) to their sizes in bytes."""
+        below = f"{prefix}/" if prefix else ""
+        return {key: len(data) for key, data in self._objects.items() if key.startswith(below)}
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """List the names of the folders directly below a prefix, sorted."""
+        start = len(prefix) + 1 if prefix else 0
+        inside = {key[start:].partition("/") for key in self.sizes(prefix)}
+        return sorted({name for name, slash, _ in inside if slash})
+
+    def remove(self, key: str) -> None:
+        """Delete an object, if it exists."""
+        self._objects.pop(key, None)
+
+    def remove_all(self, prefix: str = "") -> None:
+        """Delete everything below a prefix."""
+        for key in self.sizes(prefix):
+            del self._objects[key]

@@ -60,9 +60,6 @@ LEAST_RTOL = 4.0 * float(np.finfo(np.float64).eps)
 PROBES, LEAST_COMPONENT = 8, 0.01
 """Random vectors that bound the norm of the inverse, and the component that one of them has."""
 
-SMALL_ROWS = 256
-"""Rows of a matrix up to which vectors are solved for one after another."""
-
 SOLVES = 4
 """Most products with the inverse. The bound is too large by a factor of (n / 0.01²)^(1/8) then."""
 
@@ -123,8 +120,8 @@ def factorised_magnitude(
         )
     except scipy.linalg.LinAlgError:
         return None
-    half = scipy.linalg.solve_triangular(factor, np.ones(n), lower=True, check_finite=False)
-    weights = scipy.linalg.solve_triangular(factor, half, lower=True, trans=1, check_finite=False)
+    half = scipy.linalg.blas.dtrsv(factor, np.ones(n), lower=1)
+    weights = scipy.linalg.blas.dtrsv(factor, half, lower=1, trans=1)
     value = float(half @ half)
     size, negative = float(np.abs(weights).sum()), float(-weights.sum(where=weights < 0))
     entries = float(similarity_error(points, [scale], "double")[0])
@@ -153,14 +150,9 @@ def _inverse_norm(factor: Float64Array, sufficient: float) -> float:
     """Bound the norm of the inverse of a matrix from its factor, closely where it matters."""
     vectors = np.random.default_rng(0).standard_normal((len(factor), PROBES))
     exponents = np.zeros(PROBES)
-    # Threads that share a few vectors of a small matrix wait for each other most of the time.
-    alone = len(factor) <= SMALL_ROWS
     bound = math.inf
     for solves in range(1, SOLVES + 1):
-        if alone:
-            vectors = np.column_stack([_solve(factor, vector) for vector in vectors.T])
-        else:
-            vectors = _solve(factor, vectors)
+        vectors = scipy.linalg.lapack.dpotrs(factor, vectors, lower=1)[0]
         lengths = np.linalg.norm(vectors, axis=0)
         exponents += np.log(lengths)
         vectors = vectors / lengths
@@ -169,14 +161,6 @@ def _inverse_norm(factor: Float64Array, sufficient: float) -> float:
         if bound <= sufficient:
             break
     return bound
-
-
-def _solve(factor: Float64Array, right: Float64Array) -> Float64Array:
-    half = scipy.linalg.solve_triangular(factor, right, lower=True, check_finite=False)
-    solved: Float64Array = scipy.linalg.solve_triangular(
-        factor, half, lower=True, trans=1, check_finite=False
-    )
-    return solved
 
 
 def dense_convergence_scale(points: Points, target: float, tolerance: float) -> Estimate:
