@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.exact import nearest
 from latentscale.projection.tsne import LEAST_ROWS
 from latentscale.tiles.distances import Metric, as_points
 from latentscale_pipeline.corpus import Corpus
@@ -145,12 +144,11 @@ def _places_beside(
     queries, candidates = (
         as_points(_read(corpora, keys), metric) for keys in (missing, list(placed))
     )
-    ids = -1 - np.arange(len(missing))
-    found = nearest(queries, candidates, 1, query_ids=ids, candidate_ids=np.arange(len(candidates)))
     places = list(placed.values())
-    return {
-        key: places[place] for key, place in zip(missing, found.indices[:, 0].tolist(), strict=True)
-    }
+    # For a place on a map the Euclidean distance will do under any metric, and so will its rounding.
+    squared = candidates.squared_norms - 2.0 * (queries.rows @ candidates.rows.T)
+    found = squared.argmin(axis=1)
+    return {key: places[place] for key, place in zip(missing, found.tolist(), strict=True)}
 
 
 def _read(corpora: Mapping[Role, Corpus], keys: Sequence[RowKey]) -> NDArray[np.float64]:
