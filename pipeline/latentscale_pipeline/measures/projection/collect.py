@@ -145,7 +145,7 @@ def _places_beside(
         as_points(_read(corpora, keys), metric) for keys in (missing, list(placed))
     )
     places = list(placed.values())
-    # For a place on a map the Euclidean distance will do under any metric, and so will its rounding.
+    # For a place on a map the Euclidean distance will do under any metric, with its rounding.
     squared = candidates.squared_norms - 2.0 * (queries.rows @ candidates.rows.T)
     found = squared.argmin(axis=1)
     return {key: places[place] for key, place in zip(missing, found.tolist(), strict=True)}
