@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import numpy as np
 
     from latentscale_pipeline.jobs.run import Finished
@@ -123,12 +125,14 @@ def measure_rows(
     *,
     shard_bytes: int = 10**7,
     labels: str | None = None,
+    ids: "Mapping[str, Sequence[str]] | None" = None,
     job: str = "",
     **corpora: "np.ndarray",
 ) -> dict[str, Any]:
     """Ingest rows, run measures on them in this process, and return the results.
 
-    ``measures`` and ``job`` are YAML; the labels are of all corpora. The job is called ``j``.
+    ``measures`` and ``job`` are YAML; the labels are of all corpora, ``ids`` of each by its role.
+    The job is called ``j``.
     """
     import numpy as np
 
@@ -139,7 +143,11 @@ def measure_rows(
     for role, rows in corpora.items():
         source, stored = folder / f"{role}.npy", folder / f"{role}.zarr"
         np.save(source, rows.astype("f4"))
-        ingest([str(source)], str(stored), shard_bytes=shard_bytes, labels=labels)
+        named = None
+        if ids is not None and role in ids:
+            named = str(folder / f"{role}.txt")
+            Path(named).write_text("".join(f"{one}\n" for one in ids[role]))
+        ingest([str(source)], str(stored), shard_bytes=shard_bytes, labels=labels, ids=named)
         text += f"{role}: {stored}\n"
     (folder / "job.yaml").write_text(text)
     run_here(folder / "job.yaml")

@@ -24,6 +24,11 @@ from latentscale_pipeline.storage.canonical import slug
 JOB_OPTIONS = (
     click.option("--reference", metavar="SOURCE", help="Second corpus, to compare with."),
     click.option(
+        "--pair",
+        type=click.Choice(["rows", "ids"]),
+        help="Rows of both that are the same item: those of equal number, or of equal id.",
+    ),
+    click.option(
         "--measures",
         metavar="NAME,…",
         multiple=True,
@@ -45,6 +50,7 @@ def read_job(
     overrides: Sequence[str] = (),
     *,
     reference: str | None = None,
+    pair: str | None = None,
     measures: str | None = None,
     preset: str | None = None,
     name: str | None = None,
@@ -58,7 +64,7 @@ def read_job(
         A job file, or any source of vectors.
     overrides : sequence of str
         ``section.key=value`` assignments, applied last.
-    reference, measures, preset, name, output : str, optional
+    reference, pair, measures, preset, name, output : str, optional
         Values of :data:`JOB_OPTIONS`.
 
     Raises
@@ -77,7 +83,7 @@ def read_job(
     else:
         _refuse_job_folder(given)
         document = {"name": _name_of(given), "corpus": given}
-    settings = {"reference": reference, "name": name, "output": output}
+    settings = {"reference": reference, "pair": pair, "name": name, "output": output}
     assigned = [f"{key}={json.dumps(value)}" for key, value in settings.items() if value]
     chosen = None if preset is None else read_preset(preset)
     if measures is not None and isinstance(document, dict):

@@ -85,6 +85,10 @@ class JobConfig(Section):
     """Path or URL of a corpus, or of files in any known format."""
     reference: Annotated[str, Field(min_length=1)] | None = None
     """Path or URL of a second corpus to compare with. Enables measures that need a reference."""
+    pair: Literal["rows", "ids"] | None = None
+    """How a row of the corpus finds the row of the reference that represents the same item: `rows`
+    by its number, `ids` by its id. Enables measures that compare row by row.
+    """
     group_by: Literal["labels"] | None = None
     """`labels` also measures the rows of every label separately."""
     exclude_shards: ExcludedShards = ExcludedShards()
@@ -125,6 +129,15 @@ class JobConfig(Section):
             raise ValueError(
                 "group_by measures the labels of one corpus; leave out reference or group_by"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _pairs_have_a_reference(self) -> JobConfig:
+        if self.pair is not None and self.reference is None:
+            raise ValueError("pair needs a reference, whose rows are the partners; add reference:")
+        excluded = self.exclude_shards
+        if self.pair == "rows" and (excluded.corpus or excluded.reference):
+            raise ValueError("pair: rows needs all rows, and exclude_shards leaves some out")
         return self
 
     @model_validator(mode="after")
@@ -248,11 +261,12 @@ def resolve_config(
             apply_override(document, override)
     named = bool(inner) or "measures" in document
     if "measures" not in document:
-        alone = document.get("reference") is None
+        alone, unpaired = (document.get(key) is None for key in ("reference", "pair"))
         document["measures"] = {
             name: section
             for name, section in offered.items()
             if not (alone and measures[name].compares)
+            and not (unpaired and measures[name].row_by_row)
         }
     for override in inner:
         apply_override(document, override)
@@ -265,6 +279,11 @@ def resolve_config(
             raise BadInput(
                 f"{where}: measures.{name} compares with a reference; "
                 "add reference: or leave it out"
+            )
+        if measures[name].row_by_row and found.pair is None:
+            raise BadInput(
+                f"{where}: measures.{name} compares row by row; say how rows are paired, with "
+                "--pair rows or --pair ids (pair: in a job file), or leave it out"
             )
     sections = {name: getattr(found.measures, name) or measures[name]() for name in chosen}
     # If none are named, those that apply to the corpora are chosen later.

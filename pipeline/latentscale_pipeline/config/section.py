@@ -65,6 +65,9 @@ class Section(Closed):
     equal_dimensions: ClassVar[bool] = False
     """Whether a measure with this section compares two corpora coordinate by coordinate."""
 
+    row_by_row: ClassVar[bool] = False
+    """Whether a measure with this section compares row by row, and needs to know the pairs."""
+
     @property
     def code(self) -> tuple[str, ...]:
         """User functions that the section names, as ``module:function``; a run calls them."""

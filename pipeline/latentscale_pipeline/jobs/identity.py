@@ -40,6 +40,7 @@ def config_hash(
         {
             **({"beside": beside} if beside else {}),
             **({"sampling": sampling} if sampling else {}),
+            **({"pair": config.pair} if config.pair else {}),
             "corpora": {"corpus": corpus, "reference": reference},
             "seed": config.seed,
             "replicates": config.replicates.model_dump(),

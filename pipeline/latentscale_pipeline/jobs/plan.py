@@ -234,6 +234,7 @@ def job_facts(
         replicate_rows=config.replicates.rows,
         samples=config.sampling.samples if config.sampling.method == "auto" else 0,
         sample_rows=config.sampling.rows,
+        pair=config.pair,
     )
 
 
@@ -328,6 +329,7 @@ def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:
         zero_rows=corpus.zero_rows,
         weights=corpus.checksum_of("weights"),
         labels=corpus.checksum_of("labels"),
+        ids=corpus.checksum_of("ids"),
         shard_prints=corpus.shard_prints if isinstance(corpus, Corpus) else (),
     )
 

@@ -59,8 +59,8 @@ def write_pairs(pairs: float) -> str:
 class CorpusFacts:
     """What a plan may depend on: the size of a corpus, never its location.
 
-    ``weights`` and ``labels`` are checksums, or None if the corpus has none. ``shard_prints``
-    identify the shards by their rows; empty if the rows aren't known yet.
+    ``weights``, ``labels`` and ``ids`` are checksums, or None if the corpus has none.
+    ``shard_prints`` identify the shards by their rows; empty if the rows aren't known yet.
     """
 
     n: int
@@ -71,6 +71,7 @@ class CorpusFacts:
     zero_rows: int = 0
     weights: str | None = None
     labels: str | None = None
+    ids: str | None = None
     shard_prints: tuple[str, ...] = ()
 
     def runs_of_shards(self, length: int, *beside: object) -> tuple[str, ...]:
@@ -143,6 +144,8 @@ class JobFacts:
         nor sampling errors are asked for.
     sample_rows : int
         Largest number of rows of a sample that tells where a score is expected.
+    pair : {"rows", "ids"} or None
+        How rows of both corpora are paired, if they are.
     """
 
     corpora: Mapping[Role, CorpusFacts]
@@ -155,6 +158,7 @@ class JobFacts:
     replicate_rows: int | None = None
     samples: int = 0
     sample_rows: int = 0
+    pair: Literal["rows", "ids"] | None = None
 
 
 class Expectation(Protocol):
@@ -350,6 +354,8 @@ class MeasureReport:
         Names the scores whose sampling error ``replicates`` measures; empty for none.
     group : str
         What its scores are about, one of :data:`GROUPS`.
+    judged : bool
+        Whether a verdict is about its headline scores. Those that only describe aren't.
     """
 
     title: ClassVar[str] = ""
@@ -360,6 +366,7 @@ class MeasureReport:
     of_labels: ClassVar[bool] = False
     replicated: ClassVar[str] = ""
     group: ClassVar[str] = ""
+    judged: ClassVar[bool] = True
 
     def is_headline(self, score: Score) -> bool:
         """Return whether a score of a whole corpus stands in summaries."""

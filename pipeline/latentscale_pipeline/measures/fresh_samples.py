@@ -215,6 +215,7 @@ def _sample_work(
         label_rows={},
         replicates=1,
         replicate_rows=None,
+        pair=None,
     )
     try:
         stages = plan_measure(name, measure, section, own)
@@ -227,7 +228,14 @@ def _sample_work(
 
 def _sample_facts(corpus: CorpusFacts, rows: int) -> CorpusFacts:
     return replace(
-        corpus, n=rows, shards=1, shard_rows=rows, weights=None, labels=None, shard_prints=()
+        corpus,
+        n=rows,
+        shards=1,
+        shard_rows=rows,
+        weights=None,
+        labels=None,
+        ids=None,
+        shard_prints=(),
     )
 
 

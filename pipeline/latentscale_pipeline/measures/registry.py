@@ -1,6 +1,7 @@
 """Every measure, by its name in the configuration and in the results."""
 
 from latentscale_pipeline.measures import (
+    alignment,
     baselines,
     duplicates,
     geomca,
@@ -22,6 +23,7 @@ MEASURES: dict[str, Measure] = {
     "duplicates": duplicates.MEASURE,
     "projection": projection.MEASURE,
     "label_shares": label_shares.MEASURE,
+    "alignment": alignment.MEASURE,
     "mmd": mmd.MEASURE,
     "modes": modes.MEASURE,
     "heat": heat.MEASURE,

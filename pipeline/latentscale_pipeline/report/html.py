@@ -14,10 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from latentscale_pipeline.views.content import Report, Section
 from latentscale_pipeline.views.figure import Figure, Panel, legend_of, styles_of
 from latentscale_pipeline.views.svg import Drawing, draw_panel, sample_of
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 MOST_COLUMNS = 4
 """Columns of a table that fits half of a wide page."""
@@ -33,6 +37,7 @@ def write_html(report: Report) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["markup"] = Markup
+    environment.filters["with_code"] = _with_code
     style, script = _text("page.css"), _text("page.js")
     return environment.from_string(_text("page.html.j2")).render(
         report=report,
@@ -43,6 +48,19 @@ def write_html(report: Report) -> str:
         style_hash=_content_hash(style),
         script_hash=_content_hash(script),
     )
+
+
+def _with_code(text: str) -> Markup:
+    """Escape a sentence whose code stands between backticks."""
+    from markupsafe import Markup
+
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return Markup.escape(text)
+    written = (
+        Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts)
+    )
+    return Markup("").join(written)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def _strips(strips: Sequence[Strip]) -> Iterator[str]:
         rows = [(strip.title, strip.found, strip.expected, strip.p) for strip in strips]
         yield markdown_table(("score", "corpus", "expected", "p"), rows)
     else:
-        yield markdown_table(("score", "corpus"), [(s.title, s.found) for s in strips])
+        yield markdown_table(("score", "found"), [(s.title, s.found) for s in strips])
 
 
 def _answer(answer: Answer) -> Iterator[str]:

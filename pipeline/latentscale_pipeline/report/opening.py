@@ -58,9 +58,9 @@ def open_report(results: Results, usual: str = "the reference") -> Opening:
         sentences=sentences,
         rows=rows,
         rows_said=_rows_said(results, rows),
-        question="How does it compare?" if sampled else "How diverse is it?",
+        question=_question(sampled, headlines),
         strips=scores,
-        strips_said=_strips_said(sampled),
+        strips_said=_strips_said(sampled, headlines),
         reach=_reach(len(compared)),
         look=look,
         look_said=_look_said(results, found=bool(look)),
@@ -133,9 +133,20 @@ def _rows_said(results: Results, rows: Sequence[Strip]) -> str:
     return f"{said} not usual.{rest}"
 
 
-def _strips_said(compared: Sequence[Compared]) -> str:
+def _question(compared: Sequence[Compared], headlines: Sequence[Score]) -> str:
+    if compared:
+        return "How does it compare?"
+    return "How alike are they?" if _of_both(headlines) else "How diverse is it?"
+
+
+def _of_both(headlines: Sequence[Score]) -> bool:
+    return bool(headlines) and all(score.of == "pair" for score in headlines)
+
+
+def _strips_said(compared: Sequence[Compared], headlines: Sequence[Score]) -> str:
     if not compared:
-        return "Scores of the corpus, with their sampling errors where they are known."
+        of = "corpus and reference together" if _of_both(headlines) else "the corpus"
+        return f"Scores of {of}, with their sampling errors where they are known."
     rows = sample_rows(compared)
     at = f" at {rows:,} rows" if rows else ""
     return f"Each dot is a score of the corpus{at}; the grey is where chance alone puts it."

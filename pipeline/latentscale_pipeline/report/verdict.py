@@ -37,6 +37,11 @@ NO_REFERENCE = Verdict(
     reason="There is no reference, so nothing says what is usual.",
 )
 
+ONLY_DESCRIBED = Verdict(
+    value=None,
+    reason="The scores describe how alike the two are; nothing says what is usual.",
+)
+
 WITH_REFERENCE = "With a reference, a run says whether the corpus differs from it."
 
 NAMED = 3
@@ -210,13 +215,15 @@ def judge(scores: Sequence[Score], *, compares: bool) -> Verdict:
     if not compares:
         return NO_REFERENCE
     known = compared(scores)
-    unknown = [score for score in headlines_of(scores) if score.expected is None]
+    unknown = _unjudged(scores)
     outside = [one for one in known if one.p <= LEVEL]
     if outside and all(is_dependent(one) for one in outside):
         return _share_rows(outside[0], known)
     if outside:
         first = next(one for one in outside if not is_dependent(one))
         return _differs([first, *(one for one in outside if one is not first)], known)
+    if not unknown and not known and headlines_of(scores):
+        return ONLY_DESCRIBED
     if unknown or not known:
         return _cannot_tell(unknown, known)
     return _no_difference(known)
@@ -231,7 +238,7 @@ def judge_change(scores: Sequence[Score]) -> Verdict:
         The scores that both jobs have, with their expected ranges from the baseline.
     """
     known = compared(scores)
-    unknown = [score for score in headlines_of(scores) if score.expected is None]
+    unknown = _unjudged(scores)
     outside = [one for one in known if one.p <= LEVEL]
     if not known or (not outside and len(unknown) > len(known)):
         return _cannot_tell(unknown, known)
@@ -245,6 +252,15 @@ def judge_change(scores: Sequence[Score]) -> Verdict:
     why = unknown[0].expected_reason or "a job was measured by an earlier version"
     left_out = f"{counted(len(unknown), 'headline score')} can't be compared: {why}."
     return verdict.model_copy(update={"also": f"{verdict.also or ''} {left_out}".strip()})
+
+
+def _unjudged(scores: Sequence[Score]) -> list[Score]:
+    """Return the headline scores that a verdict would be about if their range were known."""
+    return [
+        score
+        for score in headlines_of(scores)
+        if score.expected is None and report_of(score.measure).judged
+    ]
 
 
 def _equation(p: float) -> str:

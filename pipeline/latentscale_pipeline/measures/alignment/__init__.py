@@ -1,0 +1,52 @@
+"""Alignment: how alike two models represent the same items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.measures.alignment.config import Alignment
+from latentscale_pipeline.measures.alignment.report import AlignmentReport
+from latentscale_pipeline.measures.alignment.results import AlignmentResults
+from latentscale_pipeline.measures.base import (
+    Findings,
+    JobFacts,
+    Measure,
+    Results,
+    Role,
+    RowColumn,
+)
+
+
+class AlignmentMeasure(Measure):
+    """The alignment of two models as a measure."""
+
+    section = Alignment
+    results = AlignmentResults
+    report = AlignmentReport()
+    error_freedom = 19
+
+    def plan(self, section: Alignment, facts: JobFacts) -> list[Stage]:
+        """Plan pairs of rows, and their neighbours by both models."""
+        from latentscale_pipeline.measures.alignment.plan import plan_alignment
+
+        return plan_alignment(section, facts)
+
+    def collect(self, section: Alignment, facts: JobFacts, results: Results) -> Findings:
+        """Collect the scores of the pairs."""
+        from latentscale_pipeline.measures.alignment.collect import collect_alignment
+
+        return collect_alignment(section, facts, results)
+
+    def section_of_sample(self, section: Alignment) -> None:
+        """Return nothing: samples of both corpora aren't paired."""
+
+    def row_columns(self, found: AlignmentResults, role: Role) -> Sequence[RowColumn]:
+        """Return how many neighbours of a row both models agree on."""
+        if not found.pairs:
+            return ()
+        arrays, rows = (f"alignment/{role}_common",), f"alignment/{role}_rows"
+        return [RowColumn("common_neighbours", arrays, lambda values: values, rows=rows)]
+
+
+MEASURE = AlignmentMeasure()

@@ -1,0 +1,76 @@
+"""The findings of the alignment: its part of the results, scores and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from latentscale.alignment.common_neighbours import NONE_COMMON, OVERLAP
+from latentscale.alignment.linear_cka import BIASED, DEBIASED
+from latentscale_pipeline.measures.alignment.config import Alignment
+from latentscale_pipeline.measures.alignment.plan import STAGE, too_few_pairs
+from latentscale_pipeline.measures.alignment.results import AlignmentResults, UnpairedRows
+from latentscale_pipeline.measures.base import (
+    Findings,
+    JobFacts,
+    Results,
+    Role,
+    Score,
+    load_estimate,
+)
+from latentscale_pipeline.measures.shared.pairs import PAIRS, ROLES
+
+SCORES = {
+    DEBIASED: ("correlation", "high"),
+    BIASED: ("correlation", "high"),
+    OVERLAP: ("share", "high"),
+    NONE_COMMON: ("share of items", "low"),
+}
+"""Unit of each score, and which values are better."""
+
+EQUAL = "all vectors of one model are equal"
+
+
+def collect_alignment(section: Alignment, facts: JobFacts, results: Results) -> Findings:
+    """Collect the scores, and which rows have no partner."""
+    reason = too_few_pairs(section, facts)
+    values: Mapping[str, Any] = {} if reason else results(STAGE).values
+    scores = []
+    for name, (unit, better) in SCORES.items():
+        found = values.get("scores", {}).get(name)
+        why = reason or (EQUAL if name in (BIASED, DEBIASED) else "too few pairs were compared")
+        scores.append(
+            Score.from_estimate(
+                load_estimate(found["estimate"]) if found else None,
+                measure="alignment",
+                of="pair",
+                score=name,
+                unit=unit,
+                better=better,
+                reason=None if found else why,
+                sampling_error=found["sampling_error"] if found else None,
+            )
+        )
+    paired: Mapping[str, Any] = {} if reason else results(PAIRS).values
+    corpus, reference = (_unpaired(paired, role) for role in ROLES)
+    part = AlignmentResults(
+        by=facts.pair or "",
+        common=paired.get("common", 0),
+        pairs=values.get("pairs", 0),
+        metric=section.metric,
+        k=section.k,
+        overlaps=values.get("overlaps", []),
+        corpus=corpus,
+        reference=reference,
+        **({"reason": reason} if reason else {}),
+    )
+    names = [f"{role}_{what}" for role in ROLES for what in ("rows", "common")]
+    arrays = {} if reason else {f"alignment/{name}": results(STAGE).path(name) for name in names}
+    return Findings(part, tuple(scores), arrays)
+
+
+def _unpaired(paired: Mapping[str, Any], role: Role) -> UnpairedRows:
+    return UnpairedRows(
+        share=paired.get("unpaired", {}).get(role, 0.0),
+        ids=paired.get("examples", {}).get(role, []),
+    )

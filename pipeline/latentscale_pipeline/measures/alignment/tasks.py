@@ -1,0 +1,93 @@
+"""Tasks of the alignment: neighbours of the same items by both models, and their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.alignment.common_neighbours import count_common, score_neighbours
+from latentscale.alignment.linear_cka import LEAST_ROWS, linear_cka
+from latentscale.neighbours.exact import nearest
+from latentscale.tiles.distances import as_points
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.base import Role, store_scored
+from latentscale_pipeline.measures.shared.pairs import PAIRS, ROLES, rows_name
+from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+Int64Array = NDArray[np.int64]
+
+
+def find_neighbours(inputs: Inputs) -> Output:
+    """Find the nearest items of some, by both models."""
+    return Output(arrays={role: _nearest(inputs, role) for role in ROLES})
+
+
+def _nearest(inputs: Inputs, role: Role) -> Int64Array:
+    p = inputs.parameters
+    vectors = inputs.results[rows_name(role)].array("vectors")
+    places = np.arange(len(vectors), dtype=np.int64)
+    some = slice(inputs.index * p["queries"], (inputs.index + 1) * p["queries"])
+    if len(vectors) <= p["k"] or not len(places[some]):
+        return np.empty((0, 0), np.int64)
+    points = as_points(vectors, p["metric"])
+    # Equal distances are ordered by the numbers of the pairs, in both models alike.
+    return nearest(
+        points.take(some),
+        points,
+        min(p["length"], len(points) - 1),
+        query_ids=places[some],
+        candidate_ids=places,
+    ).indices
+
+
+def score_pairs(inputs: Inputs) -> Output:
+    """Join the lists, and compute the scores."""
+    p = inputs.parameters
+    paired = inputs.results[PAIRS]
+    rows = [paired.array(role) for role in ROLES]
+    m = len(rows[0])
+    if m < max(p["k"] + 1, LEAST_ROWS):
+        raise BadInput(_too_few(inputs, m))
+    first, second = (_join(inputs.parts, role) for role in ROLES)
+    seed = int(inputs.generator().integers(2**62)) if p["errors"] else None
+    common = paired.values["common"]
+    x, y = (inputs.results[rows_name(role)].array("vectors") for role in ROLES)
+    kernels = linear_cka(x, y, max(m, common))
+    neighbours = score_neighbours(first, second, p["k"], max(m, common), seed)
+    counts = count_common(first[:, : p["k"]], second[:, : p["k"]]).astype(np.int32)
+    order = np.argsort(rows[1])
+    return Output(
+        values={
+            "scores": {
+                name: None if each is None else store_scored(each)
+                for name, each in {**kernels, **neighbours}.items()
+            },
+            "pairs": m,
+            "overlaps": np.bincount(counts, minlength=p["k"] + 1).tolist(),
+        },
+        arrays={
+            "corpus_rows": rows[0],
+            "corpus_common": counts,
+            "reference_rows": rows[1][order],
+            "reference_common": counts[order],
+        },
+    )
+
+
+def _join(parts: Sequence[Artifact], role: Role) -> Int64Array:
+    """Return the lists of all items; the last parts are empty if pairs are fewer than planned."""
+    lists = [part.array(role) for part in parts]
+    return np.concatenate([each for each in lists if len(each)])
+
+
+def _too_few(inputs: Inputs, m: int) -> str:
+    examples = inputs.results[PAIRS].values["examples"]
+    named = " and ".join(f"{ids[0]!r} only in the {role}" for role, ids in examples.items() if ids)
+    return (
+        f"pair: ids: only {m} ids are in both corpora"
+        + (f" ({named} is)" if named else "")
+        + "; check that both name the same items in the same way"
+    )

@@ -1,0 +1,1 @@
+"""How alike two models represent the same items."""

@@ -1,0 +1,124 @@
+r"""Common neighbours: whether two models find the same items near each item.
+
+For item i, let :math:`N_k(i)` be its k nearest items by one model and :math:`N'_k(i)` those by the
+other. The overlap is the mean of :math:`|N_k(i) \cap N'_k(i)| / k` over the items, the mutual
+k-nearest-neighbour alignment of Huh et al. (The platonic representation hypothesis, ICML 2024,
+section 3). It is 1 if a search returns the same items with both models, and :math:`k / (m - 1)` on
+average if they have nothing in common.
+
+It depends on the number of items, so it belongs to it: for many, it is that of a random sample of
+m, on average. Its sampling error comes from random halves (:mod:`latentscale.sampling.halves`) and
+is a quarter to two thirds too large in trials. That of the share of items with no neighbour in
+common counts them in twos, since such items are near each other.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.estimate import CONFIDENT, Bounds, Estimate, Scored
+from latentscale.sampling.halves import divide
+from latentscale.sampling.shares import share_error
+
+Int64Array = NDArray[np.int64]
+Float64Array = NDArray[np.float64]
+
+LEAST_ROWS = 100
+"""Fewest items whose scores have a sampling error."""
+
+OVERLAP, NONE_COMMON = "neighbour overlap", "no common neighbour"
+
+NEAR_ROWS = 2.0
+"""Items that gain or lose their common neighbours together."""
+
+BLOCK_ENTRIES = 2**22
+"""Pairs of entries of two lists that are compared at once."""
+
+
+def count_common(first: Int64Array, second: Int64Array) -> Int64Array:
+    """Count the entries that two lists have in common, row by row.
+
+    Parameters
+    ----------
+    first, second : ndarray of int64, shapes (m, k) and (m, l)
+        Numbers of items, each at most once in a row. Negative ones count for nothing.
+
+    Returns
+    -------
+    ndarray of int64, shape (m,)
+    """
+    counts = np.empty(len(first), np.int64)
+    step = max(1, BLOCK_ENTRIES // max(1, first.shape[1] * second.shape[1]))
+    for start in range(0, len(first), step):
+        some = slice(start, start + step)
+        equal = first[some, :, None] == second[some, None, :]
+        equal &= (first[some] >= 0)[:, :, None]
+        counts[some] = equal.sum(axis=(1, 2))
+    return counts
+
+
+def score_neighbours(
+    first: Int64Array, second: Int64Array, k: int, n: int, seed: int | None
+) -> dict[str, Scored]:
+    """Compute the overlap, and the share of items that have no neighbour in common.
+
+    Parameters
+    ----------
+    first, second : ndarray of int64, shape (m, l)
+        Numbers of each item's nearest items by both models, from 0 to m - 1, nearest first; l is at
+        least k, for sampling errors better four times k.
+    k : int
+        Neighbours that count.
+    n : int
+        Items that these are a random sample of; m if they are all.
+    seed : int or None
+        Determines the halves; None for no sampling errors. It is needed for a sample.
+    """
+    m = len(first)
+    common = count_common(first[:, :k], second[:, :k])
+    found = {OVERLAP: float(common.mean()) / k, NONE_COMMON: float((common == 0).mean())}
+    errors: dict[str, float] = {}
+    if seed is not None and m >= LEAST_ROWS:
+        errors[OVERLAP] = _deviation(first, second, k, seed)
+        errors[NONE_COMMON] = share_error(int((common == 0).sum()), m, NEAR_ROWS)
+    scored = {}
+    for name, value in found.items():
+        error = errors.get(name)
+        if m < n and error is None:
+            continue
+        # Random items stand for all, so some of what chance makes is the computation's.
+        reach = CONFIDENT * math.sqrt(1.0 - m / n) * error if error is not None and m < n else 0.0
+        bounds: Bounds = "interval95" if m < n else "exact"
+        estimate = Estimate(
+            value, max(0.0, value - reach), min(1.0, value + reach), bounds, "nearest neighbours"
+        )
+        scored[name] = Scored(estimate, None if error is None else error * math.sqrt(m / n))
+    return scored
+
+
+def _deviation(first: Int64Array, second: Int64Array, k: int, seed: int) -> float:
+    """Return the standard deviation of the overlap over random halves of the items."""
+    rows = np.arange(len(first), dtype=np.int64)
+    halves = []
+    for one, other in zip(divide(rows, first, seed), divide(rows, second, seed), strict=True):
+        own = one[0]
+        lists = [
+            _shortened(near[own], inside[own], k)
+            for near, inside in ((first, one[1]), (second, other[1]))
+        ]
+        # Of a long list, hardly ever fewer than k are inside.
+        lengths = np.minimum(*((each >= 0).sum(axis=1) for each in lists))
+        halves.append(float((count_common(*lists) / np.maximum(lengths, 1)).mean()))
+    return float(np.std(halves, ddof=1))
+
+
+def _shortened(near: Int64Array, inside: NDArray[np.bool_], k: int) -> Int64Array:
+    """Return the first k of each list that are inside; -1 where there are fewer."""
+    places = np.cumsum(inside, axis=1) - 1
+    shortened = np.full((len(near), k), -1, np.int64)
+    row, column = np.nonzero(inside & (places < k))
+    shortened[row, places[row, column]] = near[row, column]
+    return shortened

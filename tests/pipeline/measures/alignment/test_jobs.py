@@ -1,0 +1,171 @@
+"""Alignment through a job: pairs by number and by id, any storage, and what is refused."""
+
+import html
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.alignment import plan
+from latentscale_pipeline.measures.shared import pairs
+from tests.conftest import Ended
+from tests.support.jobs import measure_rows
+
+Command = Callable[..., Ended]
+Rows = np.ndarray
+
+
+def run(folder: Path, how: str, keys: str = "", **given: Any) -> Any:
+    return measure_rows(folder, f"alignment: {{{keys}}}", job=f"pair: {how}\n", **given)
+
+
+def scores(results: Any) -> dict[str, Any]:
+    return {row["score"]: row for row in results["scores"]}
+
+
+def models(seed: int, n: int) -> tuple[Rows, Rows]:
+    """Vectors of the same items by two models of 24 and 15 dimensions, in float32."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(8, 24))[rng.integers(0, 8, n)] + 0.7 * rng.normal(size=(n, 24))
+    y = np.tanh(x @ rng.normal(size=(24, 15)) / 4) + 0.2 * rng.normal(size=(n, 15))
+    return x.astype("f4").astype(float), y.astype("f4").astype(float)
+
+
+def expected(x: Rows, y: Rows, k: int = 10) -> tuple[float, np.ndarray]:
+    """Return plain CKA by Gram matrices, and the common neighbours of every item by sets."""
+    centre = np.eye(len(x)) - 1.0 / len(x)
+    one, other = (centre @ each @ each.T @ centre for each in (x, y))
+    lists = []
+    for rows in (x, y):
+        distances = cdist(rows, rows, "cosine")
+        np.fill_diagonal(distances, np.inf)
+        lists.append(np.argsort(distances, axis=1)[:, :k].tolist())
+    common = [len(set(a) & set(b)) for a, b in zip(*lists, strict=True)]
+    cka = np.trace(one @ other) / np.sqrt(np.trace(one @ one) * np.trace(other @ other))
+    return float(cka), np.array(common)
+
+
+@pytest.mark.parametrize("shard_bytes", [10**7, 8 * 1024])
+def test_rows_of_the_same_number_are_paired(
+    tmp_path: Path, shard_bytes: int, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "QUERIES", 150)  # several tasks
+    x, y = models(1, 500)
+    results = run(tmp_path / "job", "rows", shard_bytes=shard_bytes, corpus=x, reference=y)
+    cka, common = expected(x, y)
+    found, part = scores(results), results["measures"]["alignment"]
+    assert found["CKA"]["value"] == pytest.approx(cka, rel=1e-9)
+    assert found["CKA, debiased"]["value"] < cka
+    assert found["neighbour overlap"]["value"] == pytest.approx(common.mean() / 10, rel=1e-12)
+    assert found["no common neighbour"]["value"] == np.mean(common == 0)
+    assert {row["bounds"] for row in found.values()} == {"exact"}
+    assert all(0.0 < row["sampling_error"] < 0.05 for row in found.values())
+    assert (part["by"], part["common"], part["pairs"]) == ("rows", 500, 500)
+    assert part["overlaps"] == np.bincount(common, minlength=11).tolist()
+    assert results["verdict"]["value"] is None
+    [folder] = (tmp_path / "job").glob("j-*")
+    listed = latentscale("rows", folder, "--sort", "common_neighbours", "--limit", "1", "--json")
+    assert f'"common_neighbours": {common.min()}' in listed.out
+
+
+def test_ids_find_their_partners_in_any_order(tmp_path: Path) -> None:
+    x, y = models(2, 400)
+    order = np.random.default_rng(0).permutation(400)[:380]
+    ids = {"corpus": [f"é {i}" for i in range(400)], "reference": [f"é {i}" for i in order]}
+    results = run(tmp_path / "job", "ids", ids=ids, corpus=x, reference=y[order])
+    kept = np.sort(order)
+    cka, common = expected(x[kept], y[kept])
+    assert scores(results)["CKA"]["value"] == pytest.approx(cka, rel=1e-9)
+    assert scores(results)["neighbour overlap"]["value"] == pytest.approx(common.mean() / 10)
+    part = results["measures"]["alignment"]
+    assert (part["by"], part["common"], part["pairs"]) == ("ids", 380, 380)
+    assert part["corpus"]["share"] == pytest.approx(0.05)
+    missing = {f"é {i}" for i in range(400)} - set(ids["reference"])
+    assert len(part["corpus"]["ids"]) == 3
+    assert missing.issuperset(part["corpus"]["ids"])
+    assert part["reference"] == {"share": 0.0, "ids": []}
+    [folder] = (tmp_path / "job").glob("j-*")
+    said = f"5 % of the corpus's rows have no partner ({part['corpus']['ids'][0]}, "
+    assert said in html.unescape((folder / "report.html").read_text())
+
+
+def test_columns_of_the_reference_have_its_rows(tmp_path: Path, latentscale: Command) -> None:
+    x, y = models(3, 300)
+    order = np.random.default_rng(1).permutation(300)
+    ids = {"corpus": [str(i) for i in range(300)], "reference": [str(i) for i in order]}
+    run(tmp_path / "job", "ids", ids=ids, corpus=x, reference=y[order])
+    _, common = expected(x, y)
+    [folder] = (tmp_path / "job").glob("j-*")
+    of = ("--of", "reference", "--columns", "id,common_neighbours", "--limit", "300", "--json")
+    lines = latentscale("rows", folder, *of).out.splitlines()
+    found = {row["id"]: row["common_neighbours"] for row in map(json.loads, lines)}
+    assert found == {str(i): common[i] for i in range(300)}
+
+
+def test_a_sample_of_many_ids_is_paired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "KEPT_IDS", 400)
+    x, y = models(4, 3000)
+    order = np.random.default_rng(2).permutation(3000)[:2400]
+    ids = {"corpus": [f"{i}" for i in range(3000)], "reference": [f"{i}" for i in order]}
+    found = run(tmp_path / "job", "ids", "rows: 200", ids=ids, corpus=x, reference=y[order])
+    part = found["measures"]["alignment"]
+    assert part["pairs"] == 200
+    assert part["common"] == pytest.approx(2400, rel=0.1)
+    assert part["corpus"]["share"] == pytest.approx(0.2, abs=0.08)
+    assert part["reference"]["share"] == 0.0
+    debiased = scores(found)["CKA, debiased"]
+    whole = run(tmp_path / "whole", "rows", corpus=x[order], reference=y[order])
+    assert debiased["bounds"] == "interval95"
+    truth = scores(whole)["CKA, debiased"]["value"]
+    assert abs(debiased["value"] - truth) < 2.0 * (debiased["upper"] - debiased["value"])
+
+
+def test_two_seeds_draw_other_pairs_of_the_same_truth(tmp_path: Path) -> None:
+    x, y = models(5, 2500)
+    truth = scores(run(tmp_path / "all", "rows", corpus=x, reference=y))["CKA, debiased"]["value"]
+    values = []
+    for seed in range(3):
+        folder, how = tmp_path / str(seed), f"rows\nseed: {seed}"
+        drawn = scores(run(folder, how, "rows: 500", corpus=x, reference=y))["CKA, debiased"]
+        values.append(drawn["value"])
+        reach = drawn["upper"] - drawn["value"]
+        assert abs(drawn["value"] - truth) < 2.0 * reach
+    assert len(set(values)) == 3
+
+
+def test_what_cannot_be_paired_is_refused(tmp_path: Path, latentscale: Command) -> None:
+    x, y = models(6, 60)
+    with pytest.raises(BadInput, match="the corpus has 60 and the reference 50; pair by ids"):
+        run(tmp_path / "size", "rows", corpus=x, reference=y[:50])
+    with pytest.raises(BadInput, match="pair: ids needs ids, and the corpus has none"):
+        run(tmp_path / "none", "ids", corpus=x, reference=y)
+    twice = {"corpus": ["a"] * 60, "reference": ["a"] * 60}
+    with pytest.raises(BadInput, match="corpus: the id 'a' occurs more than once"):
+        run(tmp_path / "twice", "ids", ids=twice, corpus=x, reference=y)
+    other = {"corpus": [f"a{i}" for i in range(60)], "reference": [f"b{i}" for i in range(60)]}
+    with pytest.raises(BadInput, match=r"only 0 ids are in both corpora \('a\d+' only in the co"):
+        run(tmp_path / "other", "ids", ids=other, corpus=x, reference=y)
+    np.save(tmp_path / "x.npy", x)
+    alone = latentscale("run", tmp_path / "x.npy", "--pair", "rows")
+    assert (alone.code, "pair needs a reference" in alone.err) == (2, True)
+    unpaired = latentscale(
+        "run", tmp_path / "x.npy", "--reference", tmp_path / "x.npy", "--measures", "alignment"
+    )
+    assert (unpaired.code, "--pair rows or --pair ids" in unpaired.err) == (2, True)
+
+
+def test_degenerate_models_say_why(tmp_path: Path) -> None:
+    x, _ = models(7, 300)
+    few = scores(run(tmp_path / "few", "rows", corpus=x[:8], reference=x[:8]))
+    assert few["CKA"]["reason"] == "10 neighbours of an item need 11 pairs of rows"
+    equal = scores(run(tmp_path / "equal", "rows", corpus=x, reference=np.ones((300, 4))))
+    assert equal["CKA, debiased"]["reason"] == "all vectors of one model are equal"
+    assert equal["neighbour overlap"]["value"] < 0.2
+    same = scores(run(tmp_path / "same", "rows", corpus=x, reference=2.0 * x))
+    assert same["CKA, debiased"]["value"] == pytest.approx(1.0)
+    assert same["neighbour overlap"]["value"] == 1.0
