@@ -303,6 +303,7 @@ SMALL_BUT_SLOW = (
     "cluster.py --tasks 100",
     "simulation.py --rows 100000",
     "default_job.py --most-rows 200 --repeats 1 --only run,",
+    "matrix.py --rows 100 --corpora 3 --timed 1 --dimension 8 --measures heat",
     "detection.py --rows 500 --tries 1 --processes 1",
 )
 """Every command that a page names, on few rows."""

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rows": ("rows:rows", "List rows of a finished job, with what it knows of each."),
     "power": ("power:power", "Say which changes a job shows, and how many rows show others."),
     "compare": ("compare:compare", "Compare a finished job with a baseline, with gates for CI."),
+    "matrix": ("matrix:matrix", "Compare every two of many corpora: which are near each other?"),
     "report": ("report:report", "Write the report of a job, a comparison or a series."),
     "history": ("history:history", "Register finished jobs: list, plot trends, pick a baseline."),
     "export-metrics": (

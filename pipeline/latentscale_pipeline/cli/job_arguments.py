@@ -21,8 +21,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.storage.canonical import slug
 
-JOB_OPTIONS = (
-    click.option("--reference", metavar="SOURCE", help="Second corpus, to compare with."),
+SETTINGS_OPTIONS = (
     click.option(
         "--pair",
         type=click.Choice(["rows", "ids"]),
@@ -39,6 +38,12 @@ JOB_OPTIONS = (
     click.option("--name", help="Name of the job. Default: that of the source."),
     click.option("--output", metavar="FOLDER", help="Folder or URL of jobs. Default: jobs/."),
     OVERRIDES,
+)
+"""What a command takes besides sources."""
+
+JOB_OPTIONS = (
+    click.option("--reference", metavar="SOURCE", help="Second corpus, to compare with."),
+    *SETTINGS_OPTIONS,
 )
 """What a command takes besides its job file or source; :func:`read_job` takes the values."""
 
@@ -82,7 +87,7 @@ def read_job(
             )
     else:
         _refuse_job_folder(given)
-        document = {"name": _name_of(given), "corpus": given}
+        document = {"name": name_of(given), "corpus": given}
     settings = {"reference": reference, "pair": pair, "name": name, "output": output}
     assigned = [f"{key}={json.dumps(value)}" for key, value in settings.items() if value]
     chosen = None if preset is None else read_preset(preset)
@@ -156,7 +161,7 @@ def _refuse_workflow(document: Any, given: str) -> None:
         )
 
 
-def _name_of(source: str) -> str:
+def name_of(source: str) -> str:
     """Return a job's name for a source: that of its file or folder, without a suffix."""
     last = source.partition("?")[0].rstrip("/").rpartition("/")[2]
     stem = last.partition(".")[0] if "*" in last else Path(last).stem

@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from latentscale_pipeline.views.content import Report, Section
-from latentscale_pipeline.views.figure import Figure, Panel, legend_of, styles_of
-from latentscale_pipeline.views.svg import Drawing, draw_panel, sample_of
+from latentscale_pipeline.views.figure import Figure, Grid, Panel, legend_of, styles_of
+from latentscale_pipeline.views.svg import Drawing, draw_grid, draw_panel, sample_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -67,14 +67,17 @@ def _with_code(text: str) -> Markup:
 class _Drawn:
     """A figure for the page: panels with their drawings, and a legend of samples with names."""
 
-    panels: Sequence[tuple[Panel, Drawing]]
+    panels: Sequence[tuple[Panel | Grid, Drawing]]
     legend: Sequence[tuple[str, str]]
 
 
 def _draw(figure: Figure) -> _Drawn:
     styles = styles_of(figure.panels)
     return _Drawn(
-        [(panel, draw_panel(panel, styles, _variable)) for panel in figure.panels],
+        [
+            *([(figure.grid, draw_grid(figure.grid, _variable))] if figure.grid else []),
+            *((panel, draw_panel(panel, styles, _variable)) for panel in figure.panels),
+        ],
         [
             (name, sample_of(style, _variable, points=points))
             for name, style, points in legend_of(figure.panels)

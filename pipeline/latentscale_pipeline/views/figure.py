@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
@@ -50,6 +50,9 @@ CHANCE = Style("what chance makes (95 %)", "chance")
 
 LEAST_SEEN = 0.005
 """Share of a value that a bracket has at least to be seen beside the line."""
+
+FIELD_HEIGHT = 30
+"""Height of a field of a grid, in pixels."""
 
 PLACE_HEIGHT = 34
 """Height of a place of a turned panel, in pixels: its name above its point."""
@@ -153,13 +156,44 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """A square of numbers between all pairs of some things, shaded by their size.
+
+    Attributes
+    ----------
+    names : sequence of str, length n
+        The things, in the order of rows and of columns.
+    texts : sequence of sequences of str, shape (n, n)
+        What is written in each field.
+    shades : sequence of sequences of float, shape (n, n)
+        How dark each field is, from 0 to 1.
+    """
+
+    names: Sequence[str]
+    texts: Sequence[Sequence[str]]
+    shades: Sequence[Sequence[float]]
+
+    turned: ClassVar[bool] = False
+    bare: ClassVar[float] = 0.0
+
+    @property
+    def height(self) -> int:
+        """Height in pixels, with a line of numbers above the fields."""
+        return FIELD_HEIGHT * (len(self.names) + 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
-    """Panels below each other, with a key, a title and a caption that says what they show."""
+    """Panels below each other, with a key, a title and a caption that says what they show.
+
+    A figure with a grid has no panels. Pages draw it, and files don't.
+    """
 
     key: str
     title: str
     caption: str
-    panels: Sequence[Panel]
+    panels: Sequence[Panel] = ()
+    grid: Grid | None = None
 
 
 def numbered_styles(names: Sequence[str]) -> list[Style]:

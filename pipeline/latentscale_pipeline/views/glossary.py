@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The name of a score, its meaning and its limits; headlines stand in summaries."""
+    """The name of a score, its meaning and its limits; headlines stand in summaries.
+
+    ``relation`` says what a score of two corpora is that doesn't depend on which of them comes
+    first: a distance, or a similarity of at most 1.
+    """
 
     title: str
     sentence: str
     headline: bool = False
     least: float | None = None
     most: float | None = None
+    relation: Literal["", "distance", "similarity"] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentscale_pipeline.views.axis import STEPS, Axis, axis_over, in_power, write_date
-from latentscale_pipeline.views.figure import CHANCE, Curve, Panel, Style, legend_of, styles_of
-from latentscale_pipeline.views.formatting import printable, write_estimate, write_number
+from latentscale_pipeline.views.figure import (
+    CHANCE,
+    FIELD_HEIGHT,
+    Curve,
+    Grid,
+    Panel,
+    Style,
+    legend_of,
+    styles_of,
+)
+from latentscale_pipeline.views.formatting import printable, shorten, write_estimate, write_number
 
 WIDTH = 420
 """Width of one panel of a file, in pixels."""
@@ -67,6 +76,12 @@ LINE = 16
 
 MANY = 40
 """Points of a curve beyond which they are drawn smaller."""
+
+NAMES_SHARE, NAME_LENGTH = 32.0, 20
+"""Share of a grid's width for the names of its rows, in percent, and their largest length."""
+
+DARKEST = 0.6
+"""Opacity of the darkest field of a grid, on which text can still be read."""
 
 Colour = Callable[[str], str]
 Numbers = NDArray[np.float64]
@@ -179,6 +194,38 @@ def draw_panels(
         f'fill="currentColor" font-size="11" font-family="sans-serif">{back}{drawn}'
         f'<g transform="translate(0,{sum(rows)})">{legend}</g></svg>'
     )
+
+
+def draw_grid(grid: Grid, colour: Colour) -> Drawing:
+    """Draw a grid; its rows are numbered, and its columns have these numbers.
+
+    Parameters
+    ----------
+    grid : Grid
+        Its names, texts and shades.
+    colour : callable
+        Gives the value of ``fill`` for the name of a colour.
+    """
+    width = (100.0 - NAMES_SHARE) / len(grid.names)
+    parts = []
+    for place, name in enumerate(grid.names):
+        x, y = NAMES_SHARE + (place + 0.5) * width, (place + 1.65) * FIELD_HEIGHT
+        numbered = f"{place + 1}  {shorten(name, NAME_LENGTH)}"
+        parts.append(f'<text x="0" y="{y:.0f}" font-size="13">{escape(printable(numbered))}</text>')
+        parts.append(
+            f'<text x="{x:.2f}%" y="{0.65 * FIELD_HEIGHT:.0f}" text-anchor="middle" '
+            f'font-size="13">{place + 1}</text>'
+        )
+    for row, (texts, shades) in enumerate(zip(grid.texts, grid.shades, strict=True)):
+        for column, (text, shade) in enumerate(zip(texts, shades, strict=True)):
+            x, y = NAMES_SHARE + column * width, (row + 1) * FIELD_HEIGHT
+            parts.append(
+                f'<rect x="{x:.2f}%" y="{y}" width="{width:.2f}%" height="{FIELD_HEIGHT}" '
+                f'fill="{colour("corpus")}" fill-opacity="{DARKEST * shade:.3f}"/>'
+                f'<text x="{x + width / 2:.2f}%" y="{y + 0.65 * FIELD_HEIGHT:.0f}" '
+                f'text-anchor="middle" font-size="13">{escape(text)}</text>'
+            )
+    return Drawing(f'<g fill="currentColor">{"".join(parts)}</g>', "", "", ())
 
 
 def sample_of(style: Style, colour: Colour, *, points: bool = False) -> str:

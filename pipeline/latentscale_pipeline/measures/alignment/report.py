@@ -37,6 +37,7 @@ class AlignmentReport(MeasureReport):
             "of the other, near 0 if they have nothing in common. The number of items and of "
             "dimensions doesn't matter.",
             headline=True,
+            relation="similarity",
             most=1.0,
         ),
         "CKA": Definition(
@@ -50,6 +51,7 @@ class AlignmentReport(MeasureReport):
             "Neighbour overlap",
             "Share of the nearest neighbours of an item that both models agree on, on average.",
             headline=True,
+            relation="similarity",
             least=0.0,
             most=1.0,
         ),

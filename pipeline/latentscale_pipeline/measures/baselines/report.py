@@ -38,12 +38,14 @@ class BaselinesReport(MeasureReport):
             "Fréchet distance of two normal distributions with the corpora's means and "
             "covariances.",
             headline=True,
+            relation="distance",
             least=0.0,
         ),
         "KID": Definition(
             "KID",
             "Squared distance of the corpora's mean embeddings under a cubic kernel.",
             headline=True,
+            relation="distance",
         ),
         "precision": Definition(
             "Improved precision",

@@ -71,6 +71,7 @@ class HeatReport(MeasureReport):
             "times near 1 count most. 0 means the same shape at every scale; rotation, scale and "
             "dimension of the corpora do not matter.",
             headline=True,
+            relation="distance",
             least=0.0,
         ),
         "heat_trace": Definition(

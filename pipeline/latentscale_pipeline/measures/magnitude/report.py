@@ -61,6 +61,7 @@ class MagnitudeReport(MeasureReport):
             "over the median distance unless configured otherwise): twice the magnitude of both "
             "together less that of each. Equal sets of rows have 0, samples of one source more.",
             headline=True,
+            relation="distance",
             least=0.0,
         ),
     }

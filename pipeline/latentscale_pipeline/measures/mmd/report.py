@@ -31,6 +31,7 @@ class MmdReport(MeasureReport):
             "Squared distance between the mean embeddings of both corpora; 0 on average, below 0 "
             "as often as above, if they have the same distribution.",
             headline=True,
+            relation="distance",
         )
     }
 

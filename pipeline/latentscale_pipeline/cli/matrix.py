@@ -1,0 +1,130 @@
+"""``latentscale matrix``: every two of many corpora."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import click
+from rich.console import Console
+
+from latentscale_pipeline.cli.job_arguments import (
+    SETTINGS_OPTIONS,
+    is_job_file,
+    name_of,
+    read_job,
+)
+from latentscale_pipeline.cli.options import QUIET, taking
+from latentscale_pipeline.cli.run import ended_by_signals, plan_job, run_plan
+from latentscale_pipeline.compare.matrix import Matrix, Places, write_csv, write_json
+from latentscale_pipeline.compare.matrix_report import matrix_report, print_matrix
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.plan import Plan
+from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.report.html import write_html
+from latentscale_pipeline.storage.canonical import slug
+from latentscale_pipeline.storage.objects import ObjectStore
+
+MEASURES = "heat,mmd"
+"""What is measured if nothing is named."""
+
+PAIRED = "heat,alignment"
+"""The same of paired rows, whose corpora needn't have equally many dimensions."""
+
+_NAMED = re.compile(r"([^=/\\:]+)=(.+)")
+
+
+@click.command(no_args_is_help=True)
+@click.argument("given", metavar="[NAME=]SOURCE...", nargs=-1, required=True)
+@taking(*SETTINGS_OPTIONS)
+@click.option("--json", "as_json", is_flag=True, help="Print matrix.json.")
+@taking(QUIET)
+def matrix(
+    given: tuple[str, ...], name: str | None, as_json: bool, quiet: bool, **settings: Any
+) -> None:
+    """Compare every two of many corpora, and say which are near each other.
+
+    A job is run for every two sources, of all their rows and at the same scales, which the first of
+    these jobs derives. What one job knows of a corpus, the others use, so temporary data stays
+    until the last is done. Measures are heat and mmd unless named, with --pair heat and alignment;
+    distances and similarities become matrices, with a tree of the corpora. The folder NAME-matrix
+    below --output then holds report.html, matrix.json and matrix.csv, which has all scores of every
+    two. A source is named after its file or folder, unless NAME= stands before it.
+
+    Without -o sampling.method=auto there are no verdicts and no expected ranges, which every job
+    would draw samples for.
+
+    \b
+    Example:
+      latentscale matrix en.npy de.npy fr.npy --name languages
+      latentscale matrix old=a.zarr new=b.zarr newest=c.zarr --pair ids --measures alignment
+    """
+    sources = _named(given)
+    if settings["measures"] is None and settings["preset"] is None:
+        settings["measures"] = PAIRED if settings["pair"] else MEASURES
+    name = name or "corpora"
+    with ended_by_signals():
+        plans, jobs = _run(sources, name, settings, quiet)
+        for plan in plans:  # the temporary data that jobs took from each other can go
+            run_plan(plan, quiet=True, verbose=False)
+    found = Matrix(list(sources), jobs)
+    store = ObjectStore(f"{(settings['output'] or 'jobs/').rstrip('/')}/{slug(name)}-matrix")
+    store.write("matrix.csv", write_csv(found).encode())
+    store.write("report.html", write_html(matrix_report(found, name)).encode())
+    document = write_json(found)
+    store.write("matrix.json", document.encode())
+    if as_json:
+        click.echo(document, nl=False)
+        return
+    print_matrix(found, Console())
+    click.echo(f"matrices  {store.locate('matrix.json')}")
+    click.echo(f"scores    {store.locate('matrix.csv')}")
+    click.echo(f"report    {store.locate('report.html')}")
+
+
+def _named(given: Sequence[str]) -> dict[str, str]:
+    """Return the sources by their names."""
+    pairs = []
+    for one in given:
+        match = _NAMED.fullmatch(one)
+        pairs.append((match[1], match[2]) if match else (name_of(one), one))
+    for _, source in pairs:
+        if is_job_file(source):
+            raise BadInput(f"{source}: a job file; name the sources of vectors instead")
+    counts = Counter(name for name, _ in pairs)
+    twice = next((name for name, count in counts.items() if count > 1), None)
+    if twice is not None:
+        raise BadInput(f"two sources are called {twice}; name them: first={given[0]}")
+    if len(pairs) < 2:
+        raise BadInput("matrix compares every two sources; name at least two")
+    return dict(pairs)
+
+
+def _run(
+    sources: Mapping[str, str], name: str, settings: Mapping[str, Any], quiet: bool
+) -> tuple[list[Plan], dict[Places, FinishedJob]]:
+    """Run the job of every two sources; return the plans, and the finished jobs by places."""
+    overrides = ["sampling.method=none", *settings["overrides"]]
+    scaled = any(override.startswith("scales_from=") for override in overrides)
+    names, found, plans = list(sources), dict[Places, FinishedJob](), list[Plan]()
+    every_two = list(combinations(range(len(names)), 2))
+    for number, (one, other) in enumerate(every_two, 1):
+        if not quiet:
+            said = f"{names[one]} against {names[other]}"
+            click.echo(f"[{number}/{len(every_two)}] {said}", err=True)
+        config = read_job(
+            sources[names[one]],
+            overrides,
+            reference=sources[names[other]],
+            **{key: value for key, value in settings.items() if key != "overrides"},
+            name=f"{name}-{names[one]}-{names[other]}",
+        )
+        plans.append(plan_job(config, allow_code=False, quiet=quiet))
+        finished = run_plan(plans[-1], quiet=True, verbose=False, keep=True)
+        found[one, other] = FinishedJob(finished.store.url, finished.results)
+        if not scaled:
+            overrides, scaled = [*overrides, f"scales_from={finished.store.address}"], True
+    return plans, found

@@ -1,0 +1,231 @@
+"""Many corpora: the scores of every two of them as matrices, and which are near each other.
+
+A score that doesn't depend on which corpus comes first becomes a matrix, if its measure calls it a
+distance or a similarity. Corpora are joined by average linkage (Sokal & Michener 1958): the two
+groups whose mean distance is the smallest become one, until one is left.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.report.scores import full_title, report_of
+from latentscale_pipeline.results.model import Score
+
+MATRIX_SCHEMA = "latentscale.matrix/1"
+
+Float64Array = NDArray[np.float64]
+Places = tuple[int, int]
+"""The places of two corpora, the smaller one first: the corpus and the reference of a job."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Two groups of corpora that become one.
+
+    Attributes
+    ----------
+    first, second : int
+        Groups: a corpus by its place or, from n on, the group of an earlier merge.
+    height : float
+        Their mean distance.
+    """
+
+    first: int
+    second: int
+    height: float
+
+
+@dataclass(frozen=True)
+class ScoreMatrix:
+    """A score of every two corpora.
+
+    Attributes
+    ----------
+    title, measure, score : str
+        Its name, its measure, and the name of the score there.
+    relation : str
+        ``distance``, or ``similarity`` of at most 1.
+    scores : mapping
+        The scores, by places; they may have no value.
+    n : int
+        Number of corpora.
+    """
+
+    title: str
+    measure: str
+    score: str
+    relation: Literal["distance", "similarity"]
+    scores: Mapping[Places, Score]
+    n: int
+
+    @property
+    def values(self) -> Float64Array:
+        """The values, shape (n, n); NaN on the diagonal and where there is none."""
+        values = np.full((self.n, self.n), np.nan)
+        for (one, other), score in self.scores.items():
+            if score.value is not None:
+                values[one, other] = values[other, one] = score.value
+        return values
+
+    @property
+    def distances(self) -> Float64Array:
+        """Distances, shape (n, n), 0 on the diagonal: values below 0 are 0, similarities 1 less."""
+        values = self.values if self.relation == "distance" else 1.0 - self.values
+        values = np.maximum(values, 0.0)
+        np.fill_diagonal(values, 0.0)
+        return values
+
+    def merges(self) -> list[Merge]:
+        """Join the corpora by average linkage; empty if a value is missing."""
+        distances = self.distances
+        if not np.isfinite(distances).all():
+            return []
+        from scipy.cluster.hierarchy import linkage
+        from scipy.spatial.distance import squareform
+
+        joined = linkage(squareform(distances, checks=False), "average", optimal_ordering=True)
+        return [Merge(int(one), int(other), float(at)) for one, other, at, _ in joined]
+
+    def order(self) -> list[int]:
+        """Return the places of the corpora, near ones beside each other."""
+        groups = [[place] for place in range(self.n)]
+        for merge in self.merges():
+            groups.append(groups[merge.first] + groups[merge.second])
+        return groups[-1] if len(groups[-1]) == self.n else list(range(self.n))
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The scores of many corpora.
+
+    Attributes
+    ----------
+    names : sequence of str
+        The corpora.
+    jobs : mapping
+        The finished job of every two, by their places.
+    """
+
+    names: Sequence[str]
+    jobs: Mapping[Places, FinishedJob]
+
+    def matrices(self) -> list[ScoreMatrix]:
+        """Return the matrix of every distance and similarity, headlines of the jobs first."""
+        found: dict[str, dict[Places, Score]] = {}
+        for places, job in self.jobs.items():
+            for score in job.scores:
+                if score.of == "pair" and score.label is None and _relation(score):
+                    found.setdefault(full_title(score), {})[places] = score
+        made = []
+        for title, scores in found.items():
+            first = next(iter(scores.values()))
+            relation = _relation(first)
+            if relation:
+                made.append(
+                    ScoreMatrix(
+                        title, first.measure, first.score, relation, scores, len(self.names)
+                    )
+                )
+        return made
+
+    def alone(self) -> dict[str, list[Score | None]]:
+        """Return the headline scores of each corpus by itself, by title, in the order of names."""
+        found: dict[str, list[Score | None]] = {}
+        for place in range(len(self.names)):
+            for score in self._of(place):
+                row = found.setdefault(full_title(score), [None] * len(self.names))
+                row[place] = score
+        return found
+
+    def _of(self, place: int) -> Iterator[Score]:
+        last = len(self.names) - 1
+        places = (place, last) if place < last else (0, last)
+        of = "corpus" if place < last else "reference"
+        for score in self.jobs[places].scores:
+            if (
+                score.of == of
+                and score.label is None
+                and report_of(score.measure).is_headline(score)
+            ):
+                yield score
+
+    def document(self) -> dict[str, Any]:
+        """Return the matrices as JSON values."""
+        return {
+            "schema": MATRIX_SCHEMA,
+            "names": list(self.names),
+            "corpora": [
+                {
+                    "name": name,
+                    "scores": {
+                        title: None if scores[place] is None else _described(scores[place])
+                        for title, scores in self.alone().items()
+                    },
+                }
+                for place, name in enumerate(self.names)
+            ],
+            "jobs": [
+                {"corpus": self.names[one], "reference": self.names[other], "job": job.url}
+                for (one, other), job in self.jobs.items()
+            ],
+            "matrices": [
+                {
+                    "title": matrix.title,
+                    "measure": matrix.measure,
+                    "score": matrix.score,
+                    "relation": matrix.relation,
+                    "values": _listed(matrix.values),
+                    "order": matrix.order(),
+                    "merges": [
+                        [merge.first, merge.second, merge.height] for merge in matrix.merges()
+                    ],
+                }
+                for matrix in self.matrices()
+            ],
+        }
+
+
+def write_json(matrix: Matrix) -> str:
+    """Return the matrices as a JSON document."""
+    return json.dumps(matrix.document(), indent=1, allow_nan=False) + "\n"
+
+
+def write_csv(matrix: Matrix) -> str:
+    """Return all scores of every two corpora as CSV, a row each."""
+    file = io.StringIO()
+    names = ("corpus", "reference", "measure", "score", "title")
+    numbers = ("value", "lower", "upper", "bounds", "sampling_error")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow((*names, *numbers))
+    for (one, other), job in matrix.jobs.items():
+        for score in job.scores:
+            if score.of == "pair" and score.label is None:
+                said = (score.measure, score.score, full_title(score))
+                found = (getattr(score, name) for name in numbers)
+                writer.writerow((matrix.names[one], matrix.names[other], *said, *found))
+    return file.getvalue()
+
+
+def _relation(score: Score) -> Literal["", "distance", "similarity"]:
+    definition = report_of(score.measure).scores.get(score.score)
+    return "" if definition is None else definition.relation
+
+
+def _described(score: Score | None) -> dict[str, Any] | None:
+    if score is None:
+        return None
+    return {name: getattr(score, name) for name in ("value", "lower", "upper", "sampling_error")}
+
+
+def _listed(values: Float64Array) -> list[list[float | None]]:
+    return [[value if np.isfinite(value) else None for value in row] for row in values.tolist()]

@@ -1,0 +1,157 @@
+"""Show many corpora: matrices and trees as a page, and on a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Console
+
+from latentscale_pipeline.compare.matrix import Float64Array, Matrix, ScoreMatrix
+from latentscale_pipeline.views.axis import in_power
+from latentscale_pipeline.views.content import Report, Section, Table
+from latentscale_pipeline.views.figure import Curve, Figure, Grid, Panel, Style
+from latentscale_pipeline.views.formatting import counted, printable, shorten, write_number
+from latentscale_pipeline.views.scores import write_summarised
+from latentscale_pipeline.views.terminal import format_table, print_lines
+
+TREE = Style("", "line-0")
+
+LEAF_HEIGHT = 30
+"""Height of a corpus in a tree, in pixels."""
+
+NAME_LENGTH = 28
+"""Longest name of a corpus on a terminal."""
+
+
+def matrix_report(matrix: Matrix, name: str) -> Report:
+    """Return the page about many corpora."""
+    matrices = matrix.matrices()
+    return Report(
+        kind="comparison",
+        title=name,
+        subtitle=f"{counted(len(matrix.names), 'corpus', 'corpora')}, every two of them",
+        conclusions=[nearest_and_farthest(matrix, found) for found in matrices],
+        sections=[
+            *(_section(matrix, found, place) for place, found in enumerate(matrices)),
+            *([_alone(matrix)] if matrix.alone() else []),
+        ],
+    )
+
+
+def nearest_and_farthest(matrix: Matrix, found: ScoreMatrix) -> str:
+    """Say which two corpora are the nearest by a score, and which the farthest."""
+    distances = {
+        places: found.distances[places]
+        for places, score in found.scores.items()
+        if score.value is not None
+    }
+    if not distances:
+        return f"{found.title}: no two corpora have a value."
+    near, far = min(distances, key=distances.__getitem__), max(distances, key=distances.__getitem__)
+    said = [
+        f"{printable(matrix.names[one])} and {printable(matrix.names[other])} "
+        f"({write_summarised(found.scores[one, other])})"
+        for one, other in (near, far)
+    ]
+    if len(distances) == 1:
+        return f"{found.title}: {said[0]}."
+    return f"{found.title}: nearest are {said[0]}, farthest {said[1]}."
+
+
+def print_matrix(matrix: Matrix, console: Console) -> None:
+    """Print every matrix, near corpora beside each other."""
+    for found in matrix.matrices():
+        order = found.order()
+        columns = ["", *(str(place + 1) for place in range(len(order)))]
+        rows = [
+            {
+                "": f"{at + 1}  {shorten(printable(matrix.names[row]), NAME_LENGTH)}",
+                **{
+                    str(place + 1): _written(found.values[row, column])
+                    for place, column in enumerate(order)
+                },
+            }
+            for at, row in enumerate(order)
+        ]
+        kind = "a distance" if found.relation == "distance" else "a similarity"
+        print_lines(console, [f"{found.title}, {kind}", *format_table(columns, rows)])
+        print_lines(console, [nearest_and_farthest(matrix, found), ""])
+
+
+def _written(value: float) -> str:
+    return write_number(value, 3) if np.isfinite(value) else "·"
+
+
+def _section(matrix: Matrix, found: ScoreMatrix, place: int) -> Section:
+    order = found.order()
+    names = [matrix.names[each] for each in order]
+    distances = found.distances[np.ix_(order, order)]
+    largest = float(np.nanmax(distances, initial=0.0)) or 1.0
+    shades = np.nan_to_num(distances / largest)
+    values = found.values[np.ix_(order, order)]
+    power = _common_power(values)
+    texts = [[_written(value / 10.0**power) for value in row] for row in values]
+    darker = "farther apart" if found.relation == "distance" else "less alike"
+    unit = f" The unit is {in_power(power).lstrip(', ')}." if power else ""
+    caption = f"The darker, the {darker}.{unit}"
+    key = f"matrix-{place}"
+    grid = Figure(f"{key}-grid", "Every two", caption, grid=Grid(names, texts, shades.tolist()))
+    tree = _tree(matrix, found, f"{key}-tree")
+    return Section(key=key, title=found.title, figures=[grid, *([tree] if tree else [])])
+
+
+def _common_power(values: Float64Array) -> int:
+    """Return the power of ten that numbers of a grid are divided by, so that they are short."""
+    largest = float(np.nanmax(np.abs(values), initial=0.0))
+    power = math.floor(math.log10(largest)) if largest > 0.0 else 0
+    return 0 if -2 <= power <= 3 else power
+
+
+def _tree(matrix: Matrix, found: ScoreMatrix, key: str) -> Figure | None:
+    """Draw which corpora are joined at which mean distance; None if a value is missing."""
+    merges, order = found.merges(), found.order()
+    if not merges:
+        return None
+    # Places run upwards, and the rows of the grid downwards.
+    order = order[::-1]
+    at = {place: (float(order.index(place)), 0.0) for place in range(found.n)}
+    curves = []
+    for number, merge in enumerate(merges):
+        (one, low), (other, high) = at[merge.first], at[merge.second]
+        height = merge.height
+        line = ([one, one, other, other], [low, height, height, high])
+        curves.append(Curve("", *line, style=TREE))
+        at[found.n + number] = ((one + other) / 2.0, height)
+    label = "mean distance" if found.relation == "distance" else "1 − mean similarity"
+    panel = Panel(
+        "",
+        "",
+        label,
+        curves,
+        from_zero=True,
+        places=[shorten(matrix.names[each], NAME_LENGTH) for each in order],
+        turned=True,
+        height=LEAF_HEIGHT * found.n,
+    )
+    caption = "Groups of corpora are joined where the line between them lies: average linkage."
+    return Figure(key, "Which are near each other", caption, [panel])
+
+
+def _alone(matrix: Matrix) -> Section:
+    scores = matrix.alone()
+    header = ("corpus", *scores)
+    rows = [
+        (
+            printable(name),
+            *(
+                "none" if (score := column[place]) is None else write_summarised(score)
+                for column in scores.values()
+            ),
+        )
+        for place, name in enumerate(matrix.names)
+    ]
+    numeric: Sequence[int] = range(1, len(header))
+    table = Table("Scores of each corpus", header, rows, frozenset(numeric))
+    return Section(key="alone", title="Each corpus by itself", tables=[table])

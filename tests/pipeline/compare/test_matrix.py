@@ -1,0 +1,177 @@
+"""Matrices of many corpora: values of single jobs, the tree of scipy, and what is refused."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.cluster.hierarchy import cophenet, linkage
+from scipy.spatial.distance import squareform
+
+from latentscale_pipeline.compare.matrix import Matrix, ScoreMatrix
+from latentscale_pipeline.compare.matrix_report import nearest_and_farthest
+from latentscale_pipeline.results.model import Score
+from tests.conftest import Ended
+from tests.support.jobs import results_of
+
+Command = Callable[..., Ended]
+
+SHIFTS = {"a": 0.0, "b": 0.2, "c": 3.0, "d": 3.3}
+
+
+def save(folder: Path, n: int = 200, d: int = 6) -> list[Path]:
+    """Write four corpora, of which the first two and the last two are near each other."""
+    paths = []
+    for seed, (name, shift) in enumerate(SHIFTS.items()):
+        rows = np.random.default_rng(seed).normal(size=(n, d)) + shift
+        paths.append(folder / f"{name}.npy")
+        np.save(paths[-1], rows.astype("f4"))
+    return paths
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("matrix")
+
+
+def matrix_of(values: np.ndarray, relation: Any = "distance") -> ScoreMatrix:
+    n = len(values)
+    scores = {
+        (i, j): Score(
+            measure="mmd", of="pair", score="mmd", value=value, lower=value, upper=value,
+            bounds="exact" if value is not None else None, method="m", unit="u", better="none",
+            reason=None if value is not None else "no rows",
+        )
+        for i in range(n)
+        for j in range(i + 1, n)
+        for value in [None if np.isnan(values[i, j]) else float(values[i, j])]
+    }  # fmt: skip
+    return ScoreMatrix("MMD²", "mmd", "mmd", relation, scores, n)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_tree_is_that_of_scipy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 12))
+    points = rng.normal(size=(n, 3))
+    values = np.linalg.norm(points[:, None] - points[None], axis=2)
+    found = matrix_of(values)
+    merges = found.merges()
+    expected = linkage(squareform(values, checks=False), "average")
+    np.testing.assert_allclose([merge.height for merge in merges], expected[:, 2])
+    assert sorted(found.order()) == list(range(n))
+    # Corpora are joined at the same heights as in scipy's tree.
+    sizes = [1] * n
+    for merge in merges:
+        sizes.append(sizes[merge.first] + sizes[merge.second])
+    heights = zip(merges, sizes[n:], strict=True)
+    ours = np.array([[m.first, m.second, m.height, size] for m, size in heights])
+    np.testing.assert_allclose(cophenet(ours), cophenet(expected))
+
+
+def test_similarities_are_near_and_values_below_zero_are_none() -> None:
+    near = matrix_of(np.array([[0, 0.9, 0.1], [0, 0, 0.2], [0, 0, 0]]), "similarity")
+    assert near.order()[1] in (0, 1)
+    np.testing.assert_allclose(near.distances[0], [0.0, 0.1, 0.9])
+    below = matrix_of(np.array([[0, -1e-5, 1.0], [0, 0, 1.0], [0, 0, 0]]))
+    assert below.distances[0, 1] == 0.0
+    assert below.values[1, 0] == -1e-5
+
+
+def test_a_missing_value_leaves_no_tree() -> None:
+    found = matrix_of(np.array([[0, np.nan, 1.0], [0, 0, 2.0], [0, 0, 0]]))
+    assert (found.merges(), found.order()) == ([], [0, 1, 2])
+    said = nearest_and_farthest(Matrix(("x", "y", "z"), {}), found)
+    assert said == "MMD²: nearest are x and z (1), farthest y and z (2)."
+
+
+def test_a_command_compares_every_two(folder: Path, latentscale: Command) -> None:
+    paths = save(folder)
+    given = ("--output", folder / "jobs", "-o", "cluster.kind=serial")
+    ended = latentscale("matrix", *paths, "--name", "Four sets", *given)
+    assert ended.code == 0
+    assert "nearest are a and b" in ended.out
+    assert "[6/6] c against d" in ended.err
+    made = folder / "jobs" / "four-sets-matrix"
+    document = json.loads((made / "matrix.json").read_text())
+    assert document["names"] == ["a", "b", "c", "d"]
+    titles = {found["measure"]: found for found in document["matrices"]}
+    values = np.array(titles["mmd"]["values"], dtype=float)
+    np.testing.assert_array_equal(np.isnan(values), np.eye(4, dtype=bool))
+    np.testing.assert_allclose(values, values.T)
+    order = "".join(document["names"][place] for place in titles["mmd"]["order"])
+    assert {order[:2], order[2:]} <= {"ab", "ba", "cd", "dc"}
+    assert {tuple(sorted(merge[:2])) for merge in titles["mmd"]["merges"][:2]} == {(0, 1), (2, 3)}
+    # Each value is that of a job alone, at the scales of the first.
+    first = document["jobs"][0]["job"]
+    latentscale(
+        "run", paths[1], "--reference", paths[2], "--measures", "heat,mmd", "--name", "x",
+        "--output", folder / "alone", "-o", f"scales_from={first}", "-o", "sampling.method=none",
+    )  # fmt: skip
+    alone = {row["measure"]: row for row in results_of(folder / "alone")["scores"]
+             if row["of"] == "pair" and row["score"] in ("imd", "mmd")}  # fmt: skip
+    for measure, row in alone.items():
+        assert titles[measure]["values"][1][2] == row["value"]
+    rows = list(csv.DictReader((made / "matrix.csv").read_text().splitlines()))
+    [row] = [
+        each for each in rows
+        if (each["corpus"], each["reference"], each["score"]) == ("b", "c", "mmd")
+    ]  # fmt: skip
+    assert float(row["value"]) == values[1, 2]
+    assert float(row["lower"]) <= values[1, 2] <= float(row["upper"])
+    assert [row["name"] for row in document["corpora"]] == ["a", "b", "c", "d"]
+    assert all(row["scores"]["Heat trace (scale 0.991)"] for row in document["corpora"])
+    page = (made / "report.html").read_text()
+    assert page.count("<rect") >= 32
+    assert "Which are near each other" in page
+
+
+def test_the_stages_of_a_corpus_are_computed_once_for_each_side(
+    folder: Path, latentscale: Command
+) -> None:
+    if not (folder / "a.npy").exists():
+        save(folder)
+    given = ("--output", folder / "jobs", "-o", "cluster.kind=serial")
+    latentscale("matrix", *sorted(folder.glob("?.npy")), "--name", "Four sets", *given)
+    events = (folder / "jobs").glob("four-sets-*-*-*/events/**/*.jsonl")
+    begun = [line for path in events for line in path.read_text().splitlines()]
+    # Three corpora are the first of a pair, and three the second.
+    for stage in ("neighbours", "graph", "heat"):
+        computed = [line for line in begun if "stage_started" in line and f'"{stage}-' in line]
+        assert len(computed) == 6
+    assert not list((folder / "jobs").glob("four-sets-*/stages/heat-*/*/*/imd_deviations.npy"))
+
+
+def test_paired_models_make_a_matrix_of_similarities(tmp_path: Path, latentscale: Command) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(150, 8))
+    models = {"one": x, "two": x @ rng.normal(size=(8, 5)), "other": rng.normal(size=(150, 7))}
+    for name, rows in models.items():
+        np.save(tmp_path / f"{name}.npy", rows.astype("f4"))
+    sources = [f"{name.upper()}={tmp_path / name}.npy" for name in models]
+    ended = latentscale(
+        "matrix", *sources, "--pair", "rows", "--output", tmp_path / "jobs", "--json",
+        "-o", "cluster.kind=serial",
+    )  # fmt: skip
+    document = json.loads(ended.out)
+    found = {each["score"]: each for each in document["matrices"]}
+    assert set(found) == {"CKA, debiased", "neighbour overlap", "imd"}
+    cka = np.array(found["CKA, debiased"]["values"], dtype=float)
+    assert cka[0, 1] > 0.5 > abs(cka[0, 2])
+    assert sorted(found["CKA, debiased"]["merges"][0][:2]) == [0, 1]
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path, latentscale: Command) -> None:
+    paths = save(tmp_path, n=60)
+    (tmp_path / "sub").mkdir()
+    twice = latentscale("matrix", paths[0], tmp_path / "sub" / "a.npy")
+    assert (twice.code, "two sources are called a; name them" in twice.err) == (2, True)
+    alone = latentscale("matrix", paths[0])
+    assert (alone.code, "name at least two" in alone.err) == (2, True)
+    job = tmp_path / "job.yaml"
+    job.write_text("corpus: a.npy\nname: x\n")
+    refused = latentscale("matrix", job, paths[0])
+    assert (refused.code, "a job file; name the sources" in refused.err) == (2, True)
