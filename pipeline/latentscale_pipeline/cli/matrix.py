@@ -20,19 +20,14 @@ from latentscale_pipeline.cli.job_arguments import (
 from latentscale_pipeline.cli.options import QUIET, taking
 from latentscale_pipeline.cli.run import ended_by_signals, plan_job, run_plan
 from latentscale_pipeline.compare.matrix import Matrix, Places, write_csv, write_json
-from latentscale_pipeline.compare.matrix_report import matrix_report, print_matrix
+from latentscale_pipeline.compare.matrix_report import matrix_lines, matrix_report
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.jobs.plan import Plan
+from latentscale_pipeline.jobs.plan import Plan, measure_sections
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.html import write_html
 from latentscale_pipeline.storage.canonical import slug
 from latentscale_pipeline.storage.objects import ObjectStore
-
-MEASURES = "heat,mmd"
-"""What is measured if nothing is named."""
-
-PAIRED = "heat,alignment"
-"""The same of paired rows, whose corpora needn't have equally many dimensions."""
+from latentscale_pipeline.views.terminal import print_lines
 
 _NAMED = re.compile(r"([^=/\\:]+)=(.+)")
 
@@ -64,7 +59,7 @@ def matrix(
     """
     sources = _named(given)
     if settings["measures"] is None and settings["preset"] is None:
-        settings["measures"] = PAIRED if settings["pair"] else MEASURES
+        settings["measures"] = _usual_measures(paired=settings["pair"] is not None)
     name = name or "corpora"
     with ended_by_signals():
         plans, jobs = _run(sources, name, settings, quiet)
@@ -79,10 +74,19 @@ def matrix(
     if as_json:
         click.echo(document, nl=False)
         return
-    print_matrix(found, Console())
+    print_lines(Console(), matrix_lines(found))
     click.echo(f"matrices  {store.locate('matrix.json')}")
     click.echo(f"scores    {store.locate('matrix.csv')}")
     click.echo(f"report    {store.locate('report.html')}")
+
+
+def _usual_measures(*, paired: bool) -> str:
+    """Return what is measured if nothing is named; models needn't have the same dimensions."""
+    return ",".join(
+        name
+        for name, section in measure_sections().items()
+        if section.of_many and not (section.equal_dimensions if paired else section.row_by_row)
+    )
 
 
 def _named(given: Sequence[str]) -> dict[str, str]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from rich.console import Console
 
 from latentscale_pipeline.compare.matrix import Float64Array, Matrix, ScoreMatrix
 from latentscale_pipeline.views.axis import in_power
@@ -14,7 +13,7 @@ from latentscale_pipeline.views.content import Report, Section, Table
 from latentscale_pipeline.views.figure import Curve, Figure, Grid, Panel, Style
 from latentscale_pipeline.views.formatting import counted, printable, shorten, write_number
 from latentscale_pipeline.views.scores import write_summarised
-from latentscale_pipeline.views.terminal import format_table, print_lines
+from latentscale_pipeline.views.terminal import format_table
 
 TREE = Style("", "line-0")
 
@@ -60,8 +59,8 @@ def nearest_and_farthest(matrix: Matrix, found: ScoreMatrix) -> str:
     return f"{found.title}: nearest are {said[0]}, farthest {said[1]}."
 
 
-def print_matrix(matrix: Matrix, console: Console) -> None:
-    """Print every matrix, near corpora beside each other."""
+def matrix_lines(matrix: Matrix) -> Iterator[str]:
+    """Yield every matrix as lines of text, near corpora beside each other."""
     for found in matrix.matrices():
         order = found.order()
         columns = ["", *(str(place + 1) for place in range(len(order)))]
@@ -76,8 +75,8 @@ def print_matrix(matrix: Matrix, console: Console) -> None:
             for at, row in enumerate(order)
         ]
         kind = "a distance" if found.relation == "distance" else "a similarity"
-        print_lines(console, [f"{found.title}, {kind}", *format_table(columns, rows)])
-        print_lines(console, [nearest_and_farthest(matrix, found), ""])
+        yield from (f"{found.title}, {kind}", *format_table(columns, rows))
+        yield from (nearest_and_farthest(matrix, found), "")
 
 
 def _written(value: float) -> str:

@@ -65,6 +65,9 @@ class Section(Closed):
     equal_dimensions: ClassVar[bool] = False
     """Whether a measure with this section compares two corpora coordinate by coordinate."""
 
+    of_many: ClassVar[bool] = False
+    """Whether a measure with this section runs for every two of many corpora if none is named."""
+
     row_by_row: ClassVar[bool] = False
     """Whether a measure with this section compares row by row, and needs to know the pairs."""
 

@@ -50,6 +50,8 @@ class Plan:
         All stages, each after those that it needs.
     config_hash : str
         Hash of everything that determines the numbers.
+    missing : tuple of Stage, optional
+        The stages whose results aren't there yet, once that is known.
     """
 
     config: JobConfig
@@ -57,6 +59,7 @@ class Plan:
     facts: JobFacts
     stages: tuple[Stage, ...]
     config_hash: str
+    missing: tuple[Stage, ...] | None = None
 
     @property
     def id(self) -> str:
@@ -86,7 +89,8 @@ class Plan:
     @cached_property
     def cluster(self) -> Cluster:
         """Return where the job runs; never automatic."""
-        return choose_cluster(self.config.cluster, self.stages)
+        stages = self.stages if self.missing is None else self.missing
+        return choose_cluster(self.config.cluster, stages)
 
     @cached_property
     def idle_bytes(self) -> int:

@@ -143,7 +143,9 @@ def run_job(
                 return finish(previous, computed=False)
             states = inspect_stages(work, thorough=verify)
             _tell_estimate(plan, states, tell)
-            results = _compute(plan, work, states, attempt, tell, check, command)
+            missing = tuple(state.stage for state in states if not state.done)
+            known = replace(plan, missing=missing)
+            results = _compute(known, work, states, attempt, tell, check, command)
             return finish(results, computed=True)
 
     with storage_options(plan.config.storage_options):

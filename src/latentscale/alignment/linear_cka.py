@@ -11,9 +11,9 @@ the three terms by the unbiased estimator of the Hilbert–Schmidt independence 
 al., Feature selection via dependence maximization, JMLR 2012, equation 5; Nguyen, Raghu and
 Kornblith, ICLR 2021). With the Gram matrices K and L without their diagonals it is
 
-.. math:: \mathrm{HSIC}_1 = \frac{1}{m(m-3)} \Big[ \mathrm{tr}(K L)
+.. math:: \mathrm{HSIC}_1 = \frac{1}{m(m-3)} \bigl[ \mathrm{tr}(K L)
           + \frac{\mathbf 1^\top K \mathbf 1 \; \mathbf 1^\top L \mathbf 1}{(m-1)(m-2)}
-          - \frac{2}{m-2} \mathbf 1^\top K L \mathbf 1 \Big],
+          - \frac{2}{m-2} \mathbf 1^\top K L \mathbf 1 \bigr],
 
 and it is near 0 for models that have nothing in common. It may be below 0.
 

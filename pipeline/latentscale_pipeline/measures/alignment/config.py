@@ -13,6 +13,7 @@ class Alignment(Section):
     """How alike two models represent the same items; it needs `pair`."""
 
     compares: ClassVar[bool] = True
+    of_many: ClassVar[bool] = True
     row_by_row: ClassVar[bool] = True
 
     metric: Metric = "cosine"

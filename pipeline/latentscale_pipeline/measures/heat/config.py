@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
     Field,
@@ -33,6 +33,8 @@ class HeatTimes(Section):
 
 class Heat(Section):
     """Heat trace of the neighbour graph, and IMD with a reference."""
+
+    of_many: ClassVar[bool] = True
 
     k: PositiveInt = 5
     """Neighbours per row. Two rows are joined if either is among the other's k nearest."""

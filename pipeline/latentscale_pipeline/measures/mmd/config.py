@@ -16,6 +16,7 @@ class Mmd(Section):
 
     by_default: ClassVar[bool] = False
     compares: ClassVar[bool] = True
+    of_many: ClassVar[bool] = True
     equal_dimensions: ClassVar[bool] = True
 
     kernels: Annotated[list[MmdKernel], Field(min_length=1)] = Field(default=["rbf"])

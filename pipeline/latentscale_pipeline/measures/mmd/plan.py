@@ -135,8 +135,9 @@ def _choice_stage(kernel: MmdKernel, bandwidth: float | str | None, facts: JobFa
         name=f"mmd-choice-{kernel}",
         work=choose_features,
         needs=_bandwidth_needs(bandwidth),
-        corpora=("reference",),
-        parameters={"kernel": kernel, "bandwidth": bandwidth},
+        # The same frequencies serve jobs of other corpora, if the bandwidth is given.
+        corpora=("reference",) if bandwidth is None else (),
+        parameters={"kernel": kernel, "bandwidth": bandwidth, "d": reference.d},
         seed=facts.seed,
         temporary="result",
         memory_bytes=2 * reference.shard_stored_bytes + 3 * written,

@@ -107,14 +107,17 @@ def choose_features(inputs: Inputs) -> Output:
     bandwidth, reason = _bandwidth(inputs)
     if reason:
         return Output(values={"reason": reason})
+    if bandwidth is not None:
+        # Another origin turns the features of both corpora alike, which changes no distance.
+        d = inputs.parameters["d"]
+        frequencies = draw_frequencies("rbf", bandwidth, d, FREQUENCIES, inputs.generator())
+        return Output(
+            values={"bandwidth": bandwidth},
+            arrays={"origin": np.zeros(d), "frequencies": frequencies},
+        )
     reference = inputs.corpora["reference"]
     rows = reference.read_rows(0, min(ORIGIN_ROWS, reference.n)).astype(np.float64)
-    arrays = {"origin": np.median(rows, axis=0)}
-    if bandwidth is not None:
-        arrays["frequencies"] = draw_frequencies(
-            "rbf", bandwidth, reference.d, FREQUENCIES, inputs.generator()
-        )
-    return Output(values={"bandwidth": bandwidth}, arrays=arrays)
+    return Output(values={"bandwidth": None}, arrays={"origin": np.median(rows, axis=0)})
 
 
 def sum_features(inputs: Inputs) -> Output:
