@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from glob import has_magic
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,13 +24,20 @@ from latentscale_pipeline.cli.options import QUIET, taking
 from latentscale_pipeline.cli.run import ended_by_signals, plan_job, run_plan
 from latentscale_pipeline.compare.matrix import Matrix, Places, write_csv, write_json
 from latentscale_pipeline.compare.matrix_report import matrix_lines, matrix_report
+from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import Plan, measure_sections
+from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.html import write_html
-from latentscale_pipeline.storage.canonical import slug
+from latentscale_pipeline.storage.canonical import digest, slug
 from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.urls import storage_options
+from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.views.terminal import print_lines
+
+NAME_LENGTH = 200
+"""Longest name of a job."""
 
 _NAMED = re.compile(r"([^=/\\:]+)=(.+)")
 
@@ -45,9 +55,10 @@ def matrix(
     A job is run for every two sources, of all their rows and at the same scales, which the first of
     these jobs derives. What one job knows of a corpus, the others use, so temporary data stays
     until the last is done. Measures are heat and mmd unless named, with --pair heat and alignment;
-    distances and similarities become matrices, with a tree of the corpora. The folder NAME-matrix
+    distances and similarities become matrices, with a tree of the corpora. The folder NAME-matrix-…
     below --output then holds report.html, matrix.json and matrix.csv, which has all scores of every
-    two. A source is named after its file or folder, unless NAME= stands before it.
+    two; NAME is corpora without --name. A source is named after its file or folder, unless NAME=
+    stands before it.
 
     Without -o sampling.method=auto there are no verdicts and no expected ranges, which every job
     would draw samples for.
@@ -66,11 +77,13 @@ def matrix(
         for plan in plans:  # the temporary data that jobs took from each other can go
             run_plan(plan, quiet=True, verbose=False)
     found = Matrix(list(sources), jobs)
-    store = ObjectStore(f"{(settings['output'] or 'jobs/').rstrip('/')}/{slug(name)}-matrix")
-    store.write("matrix.csv", write_csv(found).encode())
-    store.write("report.html", write_html(matrix_report(found, name)).encode())
     document = write_json(found)
-    store.write("matrix.json", document.encode())
+    with storage_options(plans[0].config.storage_options):
+        hashed = digest([plan.id for plan in plans])[:8]
+        store = ObjectStore(plans[0].config.output).child(f"{slug(name)}-matrix-{hashed}")
+        store.write("matrix.csv", write_csv(found).encode())
+        store.write("report.html", write_html(matrix_report(found, name)).encode())
+        store.write("matrix.json", document.encode())
     if as_json:
         click.echo(document, nl=False)
         return
@@ -91,44 +104,78 @@ def _usual_measures(*, paired: bool) -> str:
 
 def _named(given: Sequence[str]) -> dict[str, str]:
     """Return the sources by their names."""
-    pairs = []
-    for one in given:
-        match = _NAMED.fullmatch(one)
-        pairs.append((match[1], match[2]) if match else (name_of(one), one))
+    pairs = [_name(one) for one in given]
     for _, source in pairs:
         if is_job_file(source):
             raise BadInput(f"{source}: a job file; name the sources of vectors instead")
     counts = Counter(name for name, _ in pairs)
     twice = next((name for name, count in counts.items() if count > 1), None)
     if twice is not None:
-        raise BadInput(f"two sources are called {twice}; name them: first={given[0]}")
+        first, second, *_ = (source for name, source in pairs if name == twice)
+        raise BadInput(f"{first} and {second} are both called {twice}; write NAME={second}")
     if len(pairs) < 2:
         raise BadInput("matrix compares every two sources; name at least two")
     return dict(pairs)
+
+
+def _name(given: str) -> tuple[str, str]:
+    """Return the name of a source, and the source."""
+    match = None if Path(given).exists() or has_magic(given) else _NAMED.fullmatch(given)
+    if match:
+        return match[1], match[2]
+    stem = Path(given.partition("?")[0]).stem
+    return (name_of(given) if has_magic(given) or not stem else stem), given
 
 
 def _run(
     sources: Mapping[str, str], name: str, settings: Mapping[str, Any], quiet: bool
 ) -> tuple[list[Plan], dict[Places, FinishedJob]]:
     """Run the job of every two sources; return the plans, and the finished jobs by places."""
+    names, found, plans = list(sources), dict[Places, FinishedJob](), list[Plan]()
     overrides = ["sampling.method=none", *settings["overrides"]]
     scaled = any(override.startswith("scales_from=") for override in overrides)
-    names, found, plans = list(sources), dict[Places, FinishedJob](), list[Plan]()
-    every_two = list(combinations(range(len(names)), 2))
-    for number, (one, other) in enumerate(every_two, 1):
-        if not quiet:
-            said = f"{names[one]} against {names[other]}"
-            click.echo(f"[{number}/{len(every_two)}] {said}", err=True)
+
+    def plan(one: int, other: int) -> Plan:
         config = read_job(
             sources[names[one]],
             overrides,
             reference=sources[names[other]],
             **{key: value for key, value in settings.items() if key != "overrides"},
-            name=f"{name}-{names[one]}-{names[other]}",
+            name=f"{name}-{names[one]}-{names[other]}"[:NAME_LENGTH],
         )
-        plans.append(plan_job(config, allow_code=False, quiet=quiet))
-        finished = run_plan(plans[-1], quiet=True, verbose=False, keep=True)
+        with _of_both(names[one], names[other]):
+            return plan_job(config, allow_code=False, quiet=quiet)
+
+    for other in range(1, len(names)):  # what can't be compared is refused before any work
+        plan(0, other)
+    every_two = list(combinations(range(len(names)), 2))
+    for number, (one, other) in enumerate(every_two, 1):
+        if not quiet:
+            said = f"[{number}/{len(every_two)}] {names[one]} against {names[other]}"
+            click.echo(printable(said), err=True)
+        plans.append(plan(one, other))
+        with _of_both(names[one], names[other]):
+            finished = run_plan(plans[-1], quiet=True, verbose=False, keep=True)
         found[one, other] = FinishedJob(finished.store.url, finished.results)
-        if not scaled:
+        if not scaled and _has_scales(plans[-1].config, finished.store.address):
             overrides, scaled = [*overrides, f"scales_from={finished.store.address}"], True
     return plans, found
+
+
+@contextmanager
+def _of_both(one: str, other: str) -> Iterator[None]:
+    """Say of which two corpora a mistake is."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{printable(one)} against {printable(other)}: {error}") from None
+
+
+def _has_scales(config: JobConfig, folder: str) -> bool:
+    """Return whether a finished job derived all scales that others need."""
+    try:
+        with storage_options(config.storage_options):
+            read_scales(config.model_copy(update={"scales_from": folder}))
+    except BadInput:
+        return False
+    return True

@@ -161,6 +161,7 @@ class Matrix:
 
     def document(self) -> dict[str, Any]:
         """Return the matrices as JSON values."""
+        alone = self.alone()
         return {
             "schema": MATRIX_SCHEMA,
             "names": list(self.names),
@@ -169,7 +170,7 @@ class Matrix:
                     "name": name,
                     "scores": {
                         title: None if scores[place] is None else _described(scores[place])
-                        for title, scores in self.alone().items()
+                        for title, scores in alone.items()
                     },
                 }
                 for place, name in enumerate(self.names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -41,20 +41,21 @@ def matrix_report(matrix: Matrix, name: str) -> Report:
 
 def nearest_and_farthest(matrix: Matrix, found: ScoreMatrix) -> str:
     """Say which two corpora are the nearest by a score, and which the farthest."""
-    distances = {
-        places: found.distances[places]
+    sign = 1.0 if found.relation == "distance" else -1.0
+    apart = {
+        places: sign * score.value
         for places, score in found.scores.items()
         if score.value is not None
     }
-    if not distances:
+    if not apart:
         return f"{found.title}: no two corpora have a value."
-    near, far = min(distances, key=distances.__getitem__), max(distances, key=distances.__getitem__)
+    near, far = min(apart, key=apart.__getitem__), max(apart, key=apart.__getitem__)
     said = [
         f"{printable(matrix.names[one])} and {printable(matrix.names[other])} "
         f"({write_summarised(found.scores[one, other])})"
         for one, other in (near, far)
     ]
-    if len(distances) == 1:
+    if len(apart) == 1:
         return f"{found.title}: {said[0]}."
     return f"{found.title}: nearest are {said[0]}, farthest {said[1]}."
 
@@ -62,13 +63,13 @@ def nearest_and_farthest(matrix: Matrix, found: ScoreMatrix) -> str:
 def matrix_lines(matrix: Matrix) -> Iterator[str]:
     """Yield every matrix as lines of text, near corpora beside each other."""
     for found in matrix.matrices():
-        order = found.order()
+        order, values = found.order(), found.values
         columns = ["", *(str(place + 1) for place in range(len(order)))]
         rows = [
             {
                 "": f"{at + 1}  {shorten(printable(matrix.names[row]), NAME_LENGTH)}",
                 **{
-                    str(place + 1): _written(found.values[row, column])
+                    str(place + 1): _written(values[row, column])
                     for place, column in enumerate(order)
                 },
             }
@@ -77,6 +78,12 @@ def matrix_lines(matrix: Matrix) -> Iterator[str]:
         kind = "a distance" if found.relation == "distance" else "a similarity"
         yield from (f"{found.title}, {kind}", *format_table(columns, rows))
         yield from (nearest_and_farthest(matrix, found), "")
+    if not matrix.matrices():
+        yield from ("No measure gives a distance or a similarity of two corpora.", "")
+    if matrix.alone():
+        table = _alone_table(matrix)
+        rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+        yield from ("Each corpus by itself", *format_table(table.header, rows), "")
 
 
 def _written(value: float) -> str:
@@ -139,6 +146,10 @@ def _tree(matrix: Matrix, found: ScoreMatrix, key: str) -> Figure | None:
 
 
 def _alone(matrix: Matrix) -> Section:
+    return Section(key="alone", title="Each corpus by itself", tables=[_alone_table(matrix)])
+
+
+def _alone_table(matrix: Matrix) -> Table:
     scores = matrix.alone()
     header = ("corpus", *scores)
     rows = [
@@ -151,6 +162,4 @@ def _alone(matrix: Matrix) -> Section:
         )
         for place, name in enumerate(matrix.names)
     ]
-    numeric: Sequence[int] = range(1, len(header))
-    table = Table("Scores of each corpus", header, rows, frozenset(numeric))
-    return Section(key="alone", title="Each corpus by itself", tables=[table])
+    return Table("Scores of each corpus", header, rows, frozenset(range(1, len(header))))

@@ -27,7 +27,8 @@ def is_short(stages: Sequence[Stage]) -> bool:
 def choose_cluster(cluster: Cluster, stages: Sequence[Stage]) -> Cluster:
     """Return the cluster that ``auto`` stands for; any other is returned unchanged.
 
-    The choice is by typical rates, not by those of this machine, so it is always the same.
+    The choice is by typical rates, not by those of this machine, so it depends only on the stages
+    that are left to compute.
     """
     if not isinstance(cluster, Auto):
         return cluster

@@ -333,7 +333,7 @@ def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:
         zero_rows=corpus.zero_rows,
         weights=corpus.checksum_of("weights"),
         labels=corpus.checksum_of("labels"),
-        ids=corpus.checksum_of("ids"),
+        ids=corpus.checksum_of("ids") if isinstance(corpus, Corpus) else "",
         shard_prints=corpus.shard_prints if isinstance(corpus, Corpus) else (),
     )
 

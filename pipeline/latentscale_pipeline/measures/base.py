@@ -59,7 +59,8 @@ def write_pairs(pairs: float) -> str:
 class CorpusFacts:
     """What a plan may depend on: the size of a corpus, never its location.
 
-    ``weights``, ``labels`` and ``ids`` are checksums, or None if the corpus has none.
+    ``weights``, ``labels`` and ``ids`` are checksums, or None if the corpus has none; ``ids`` is
+    empty for a source that may have some once it is ingested.
     ``shard_prints`` identify the shards by their rows; empty if the rows aren't known yet.
     """
 

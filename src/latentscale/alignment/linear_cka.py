@@ -56,7 +56,8 @@ def linear_cka(x: ArrayLike, y: ArrayLike, n: int | None = None) -> dict[str, Sc
     Returns
     -------
     dict
-        ``CKA`` and ``CKA, debiased``; None if all vectors of a model are equal.
+        ``CKA`` and ``CKA, debiased``; None if the vectors of a model are all equal or, debiased,
+        all equally far apart. There is no sampling error if they are without one of the items.
 
     Raises
     ------
@@ -147,11 +148,16 @@ def _unbiased(trace: Number, sums: Number, crossed: Number, m: int) -> Number:
 
 def _ratio(across: _Term, own: _Term, others: _Term, m: int, n: int) -> Scored | None:
     least = [term.value - term.rounding for term in (own, others)]
-    if min(least) <= 0.0 or min(own.without.min(), others.without.min()) <= 0.0:
+    if min(least) <= 0.0:
+        return None
+    known = min(own.without.min(), others.without.min()) > 0.0
+    if m < n and not known:
         return None
     value = min(max(across.value / math.sqrt(own.value * others.value), -1.0), 1.0)
-    without = across.without / np.sqrt(own.without * others.without)
-    error = math.sqrt((m - 1.0) / m * float(((without - without.mean()) ** 2).sum()))
+    error = 0.0
+    if known:
+        without = across.without / np.sqrt(own.without * others.without)
+        error = math.sqrt((m - 1.0) / m * float(((without - without.mean()) ** 2).sum()))
     relative = own.rounding / least[0] + others.rounding / least[1]
     reach = across.rounding / math.sqrt(least[0] * least[1]) + abs(value) * relative
     bounds: Bounds = "exact"
@@ -159,4 +165,4 @@ def _ratio(across: _Term, own: _Term, others: _Term, m: int, n: int) -> Scored |
         reach += CONFIDENT * math.sqrt(1.0 - m / n) * error
         bounds = "interval95"
     estimate = Estimate(value, max(value - reach, -1.0), min(value + reach, 1.0), bounds, "moments")
-    return Scored(estimate, error * math.sqrt(m / n))
+    return Scored(estimate, error * math.sqrt(m / n) if known else None)

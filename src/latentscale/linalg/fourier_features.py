@@ -69,7 +69,7 @@ def fourier_features(
     rows : ndarray, shape (m, d)
         Finite.
     origin : ndarray of float64, shape (d,)
-        A point among the rows; the same for all blocks of rows.
+        Any point; the same for all blocks of rows. Near the rows, angles are rounded less.
     frequencies : ndarray of float64, shape (d, D)
         From :func:`draw_frequencies`.
 

@@ -89,6 +89,12 @@ def test_a_rotation_changes_nothing_and_another_model_has_nothing_in_common() ->
 def test_equal_vectors_have_no_score_and_rows_must_be_paired() -> None:
     x = np.random.default_rng(2).normal(size=(20, 3))
     assert linear_cka(x, np.ones((20, 4))) == {BIASED: None, DEBIASED: None}
+    lone = np.ones((20, 4))
+    lone[3] = 2.0
+    found = score(x, lone, BIASED)
+    assert found.estimate.value == pytest.approx(dense(x, lone)[BIASED])
+    assert found.sampling_error is None
+    assert linear_cka(x, np.eye(20))[DEBIASED] is None
     with pytest.raises(ValueError, match="20 rows of one model and 19 of the other"):
         linear_cka(x, x[:19])
     with pytest.raises(ValueError, match="9 pairs of rows; 10 or more are needed"):

@@ -78,6 +78,9 @@ def test_similarities_are_near_and_values_below_zero_are_none() -> None:
     np.testing.assert_allclose(near.distances[0], [0.0, 0.1, 0.9])
     below = matrix_of(np.array([[0, -1e-5, 1.0], [0, 0, 1.0], [0, 0, 0]]))
     assert below.distances[0, 1] == 0.0
+    values = np.array([[0, -1e-2, -1e-4], [0, 0, -2e-4], [0, 0, 0]])
+    said = nearest_and_farthest(Matrix(("x", "y", "z"), {}), matrix_of(values))
+    assert said == "MMD²: nearest are x and y (-0.01), farthest x and z (-1e-04)."
     assert below.values[1, 0] == -1e-5
 
 
@@ -95,7 +98,7 @@ def test_a_command_compares_every_two(folder: Path, latentscale: Command) -> Non
     assert ended.code == 0
     assert "nearest are a and b" in ended.out
     assert "[6/6] c against d" in ended.err
-    made = folder / "jobs" / "four-sets-matrix"
+    [made] = (folder / "jobs").glob("four-sets-matrix-*")
     document = json.loads((made / "matrix.json").read_text())
     assert document["names"] == ["a", "b", "c", "d"]
     titles = {found["measure"]: found for found in document["matrices"]}
@@ -136,7 +139,7 @@ def test_the_stages_of_a_corpus_are_computed_once_for_each_side(
         save(folder)
     given = ("--output", folder / "jobs", "-o", "cluster.kind=serial")
     latentscale("matrix", *sorted(folder.glob("?.npy")), "--name", "Four sets", *given)
-    events = (folder / "jobs").glob("four-sets-*-*-*/events/**/*.jsonl")
+    events = (folder / "jobs").glob("four-sets-?-?-*/events/**/*.jsonl")
     begun = [line for path in events for line in path.read_text().splitlines()]
     # Three corpora are the first of a pair, and three the second.
     for stage in ("neighbours", "graph", "heat"):
@@ -168,10 +171,33 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, latentscale: Command
     paths = save(tmp_path, n=60)
     (tmp_path / "sub").mkdir()
     twice = latentscale("matrix", paths[0], tmp_path / "sub" / "a.npy")
-    assert (twice.code, "two sources are called a; name them" in twice.err) == (2, True)
+    assert (twice.code, "are both called a; write NAME=" in twice.err) == (2, True)
     alone = latentscale("matrix", paths[0])
     assert (alone.code, "name at least two" in alone.err) == (2, True)
     job = tmp_path / "job.yaml"
     job.write_text("corpus: a.npy\nname: x\n")
     refused = latentscale("matrix", job, paths[0])
     assert (refused.code, "a job file; name the sources" in refused.err) == (2, True)
+    np.save(tmp_path / "wide.npy", np.ones((60, 9), "f4"))
+    unlike = latentscale("matrix", paths[0], paths[1], tmp_path / "wide.npy", "--output", tmp_path)
+    assert unlike.code == 2
+    assert "a against wide: measures.mmd needs equal dimensions" in unlike.err
+    assert "[1/3]" not in unlike.err
+
+
+def test_a_corpus_without_a_scale_leaves_gaps(tmp_path: Path, latentscale: Command) -> None:
+    first, second, *_ = save(tmp_path, n=60)
+    flat = tmp_path / "lang=flat.npy"  # a file whose name isn't NAME=SOURCE
+    np.save(flat, np.ones((60, 6), "f4"))
+    ended = latentscale(
+        "matrix", first, flat, second, "--measures", "mmd", "--output", tmp_path / "o",
+        "-o", "cluster.kind=serial", "-o", f"output={tmp_path / 'jobs'}", "--json",
+    )  # fmt: skip
+    document = json.loads(ended.out)
+    assert document["names"] == ["a", "lang=flat", "b"]
+    [found] = document["matrices"]
+    assert found["values"][0][1] is None
+    assert found["values"][0][2] is not None
+    assert (found["merges"], found["order"]) == ([], [0, 1, 2])
+    assert list((tmp_path / "jobs").glob("corpora-matrix-*/report.html"))
+    assert not (tmp_path / "o").exists()

@@ -28,7 +28,7 @@ SCORES = {
 }
 """Unit of each score, and which values are better."""
 
-EQUAL = "all vectors of one model are equal"
+EQUAL = "the vectors of one model are all equal, or all equally far apart"
 
 
 def collect_alignment(section: Alignment, facts: JobFacts, results: Results) -> Findings:

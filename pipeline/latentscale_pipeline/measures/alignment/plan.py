@@ -70,7 +70,6 @@ def _lists_stage(section: Alignment, facts: JobFacts, pairs: int) -> Stage:
             "k": section.k,
             "length": length,
             "queries": QUERIES,
-            "errors": facts.samples > 0 or pairs < min(corpus.n for corpus in corpora),
         },
         seed=facts.seed,
         memory_bytes=max(

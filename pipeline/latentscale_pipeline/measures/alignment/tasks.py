@@ -11,6 +11,7 @@ from latentscale.alignment.common_neighbours import count_common, score_neighbou
 from latentscale.alignment.linear_cka import LEAST_ROWS, linear_cka
 from latentscale.neighbours.exact import nearest
 from latentscale.tiles.distances import as_points
+from latentscale.tiles.top_lists import hash_numbers
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, store_scored
@@ -32,8 +33,8 @@ def _nearest(inputs: Inputs, role: Role) -> Int64Array:
     some = slice(inputs.index * p["queries"], (inputs.index + 1) * p["queries"])
     if len(vectors) <= p["k"] or not len(places[some]):
         return np.empty((0, 0), np.int64)
-    points = as_points(vectors, p["metric"])
     # Equal distances are ordered by the numbers of the pairs, in both models alike.
+    points = as_points(vectors, p["metric"]).keyed(hash_numbers(places, 0))
     return nearest(
         points.take(some),
         points,
@@ -52,7 +53,7 @@ def score_pairs(inputs: Inputs) -> Output:
     if m < max(p["k"] + 1, LEAST_ROWS):
         raise BadInput(_too_few(inputs, m))
     first, second = (_join(inputs.parts, role) for role in ROLES)
-    seed = int(inputs.generator().integers(2**62)) if p["errors"] else None
+    seed = int(inputs.generator().integers(2**62))
     common = paired.values["common"]
     x, y = (inputs.results[rows_name(role)].array("vectors") for role in ROLES)
     kernels = linear_cka(x, y, max(m, common))
@@ -85,9 +86,9 @@ def _join(parts: Sequence[Artifact], role: Role) -> Int64Array:
 
 def _too_few(inputs: Inputs, m: int) -> str:
     examples = inputs.results[PAIRS].values["examples"]
-    named = " and ".join(f"{ids[0]!r} only in the {role}" for role, ids in examples.items() if ids)
+    named = " and ".join(f"{ids[0]!r} only in the {role}" for role, ids in examples.items())
     return (
-        f"pair: ids: only {m} ids are in both corpora"
+        f"pair: ids found {m} ids that are in both corpora"
         + (f" ({named} is)" if named else "")
         + "; check that both name the same items in the same way"
     )

@@ -131,6 +131,7 @@ def _choice_stage(kernel: MmdKernel, bandwidth: float | str | None, facts: JobFa
     """Plan the choice of what the features of both corpora are made with."""
     reference = facts.corpora["reference"]
     written = 8 * reference.d * (1 + (0 if bandwidth is None else FREQUENCIES))
+    read = reference.shard_stored_bytes if bandwidth is None else 0
     return Stage(
         name=f"mmd-choice-{kernel}",
         work=choose_features,
@@ -140,9 +141,9 @@ def _choice_stage(kernel: MmdKernel, bandwidth: float | str | None, facts: JobFa
         parameters={"kernel": kernel, "bandwidth": bandwidth, "d": reference.d},
         seed=facts.seed,
         temporary="result",
-        memory_bytes=2 * reference.shard_stored_bytes + 3 * written,
+        memory_bytes=2 * read + 3 * written,
         cost_estimate=CostEstimate(
-            bytes_read=reference.shard_stored_bytes,
+            bytes_read=read,
             bytes_written=written + RESULT_BYTES,
             elementwise_operations=30.0 * written / 8,
         ),

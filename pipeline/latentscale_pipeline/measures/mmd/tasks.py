@@ -103,7 +103,7 @@ def compare_rows(inputs: Inputs) -> Output:
 
 
 def choose_features(inputs: Inputs) -> Output:
-    """Draw what the features of both corpora are made with: an origin, and frequencies for rbf."""
+    """Choose what the features of both corpora are made with: frequencies, or an origin."""
     bandwidth, reason = _bandwidth(inputs)
     if reason:
         return Output(values={"reason": reason})

@@ -1,8 +1,8 @@
 """Pairs of rows: a row of the corpus and the row of the reference that represents the same item.
 
-Rows are paired by their numbers or by their ids. Ids are hashed in one pass over each corpus, and
-those with the smallest hashes are kept: they are the same items in both corpora, and a random
-sample of all (Cohen & Kaplan 2007). So pairing takes no memory for the corpora.
+Rows are paired by their numbers or by their ids. Of the smaller corpus the ids with the smallest
+hashes are kept, which are a random sample of all if they are fewer (Cohen & Kaplan 2007); one pass
+over the other corpus finds their partners. So pairing takes no memory for the corpora.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import RESULT_BYTES, JobFacts, Role
 from latentscale_pipeline.measures.shared.random_rows import (
     drawing_bytes,
-    gather_rows,
+    gather_in_order,
     read_share,
     row_bytes,
     share_reading,
 )
-from latentscale_pipeline.storage.artifacts import Artifact, Output
+from latentscale_pipeline.storage.artifacts import Output
 
 PAIRS = "pairs"
-"""Name of the stage that pairs rows."""
+"""Name of the stage that pairs rows: arrays ``corpus`` and ``reference``.
+
+Its values are ``common``, the number of pairs there are; ``unpaired``, the share of the rows of
+each corpus without a partner; and ``examples``, ids of such rows.
+"""
 
 KEPT_IDS = 200_000
-"""Ids of each corpus that are kept, if more pairs aren't needed. Corpora of so many rows are paired
-completely."""
+"""Ids of the smaller corpus that are kept. One of so many rows is paired completely."""
 
 ID_BYTES = 24
 """Memory of a kept id: its hash, its row, and both sorted."""
@@ -67,16 +69,6 @@ def pair_stages(facts: JobFacts, pairs: int) -> list[Stage]:
     return [*pairing, *(_rows_stage(facts, role, pairs) for role in ROLES)]
 
 
-def read_pairs(results: Any) -> Artifact:
-    """Return the result of the stage that pairs rows: arrays ``corpus`` and ``reference``.
-
-    Its values are ``common``, the number of pairs there are; ``unpaired``, the share of the rows of
-    each corpus without a partner; and ``examples``, ids of such rows.
-    """
-    found: Artifact = results(PAIRS)
-    return found
-
-
 def _numbers_stage(facts: JobFacts, pairs: int) -> Stage:
     corpus, reference = (facts.corpora[role] for role in ROLES)
     if corpus.n != reference.n:
@@ -101,33 +93,40 @@ def _ids_stages(facts: JobFacts, pairs: int) -> list[Stage]:
                 f"pair: ids needs ids, and the {role} has none; give them to run or ingest with "
                 "--ids or --ids-column, or pair rows of the same number with pair: rows"
             )
-    kept = max(KEPT_IDS, 2 * pairs)
-    sketches = [
-        Stage(
-            name=f"pair-ids-{role}",
-            temporary="result",
-            work=keep_ids,
-            corpora=(role,),
-            parameters={"role": role, "kept": kept, "ids": facts.corpora[role].ids},
-            seed=facts.seed,
-            memory_bytes=3 * ID_BYTES * kept + BLOCK_BYTES,
-            cost_estimate=CostEstimate(
-                bytes_written=16 * min(kept, facts.corpora[role].n) + RESULT_BYTES,
-                elementwise_operations=ID_OPERATIONS * facts.corpora[role].n,
-            ),
-        )
-        for role in ROLES
-    ]
+    small, large = sorted(ROLES, key=lambda role: facts.corpora[role].n)
+    sketch = Stage(
+        name=f"pair-ids-{small}",
+        temporary="result",
+        work=keep_ids,
+        corpora=(small,),
+        parameters={"role": small, "kept": KEPT_IDS, "ids": facts.corpora[small].ids},
+        seed=facts.seed,
+        memory_bytes=3 * ID_BYTES * KEPT_IDS + BLOCK_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_written=16 * min(KEPT_IDS, facts.corpora[small].n) + RESULT_BYTES,
+            elementwise_operations=ID_OPERATIONS * facts.corpora[small].n,
+        ),
+    )
     pairing = Stage(
         name=PAIRS,
         work=pair_ids,
-        needs=tuple(stage.name for stage in sketches),
+        needs=(sketch.name,),
         corpora=ROLES,
-        parameters={"by": "ids", "pairs": pairs},
-        memory_bytes=6 * ID_BYTES * kept + BLOCK_BYTES,
-        cost_estimate=CostEstimate(bytes_written=16 * pairs + RESULT_BYTES),
+        parameters={
+            "by": "ids",
+            "small": small,
+            "large": large,
+            "pairs": pairs,
+            "ids": facts.corpora[large].ids,
+        },
+        seed=facts.seed,
+        memory_bytes=5 * ID_BYTES * KEPT_IDS + BLOCK_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_written=16 * pairs + RESULT_BYTES,
+            elementwise_operations=ID_OPERATIONS * facts.corpora[large].n,
+        ),
     )
-    return [*sketches, pairing]
+    return [sketch, pairing]
 
 
 def _rows_stage(facts: JobFacts, role: Role, pairs: int) -> Stage:
@@ -160,67 +159,87 @@ def draw_pairs(inputs: Inputs) -> Output:
 
 
 def keep_ids(inputs: Inputs) -> Output:
-    """Keep the hashes and the rows of the ids whose hashes are the smallest."""
-    corpus, kept = inputs.corpora[inputs.parameters["role"]], inputs.parameters["kept"]
+    """Keep the hashes and the rows of the ids whose hashes are the smallest, in their order."""
+    role, kept = inputs.parameters["role"], inputs.parameters["kept"]
     hashes, rows = np.empty(0, np.uint64), np.empty(0, np.int64)
-    first = 0
-    for some in _hash_ids(corpus, inputs.stage.seed or 0):
+    for first, some in _hash_ids(inputs, role):
         hashes = np.concatenate([hashes, some])
         rows = np.concatenate([rows, np.arange(first, first + len(some))])
-        first += len(some)
         order = np.argsort(hashes, kind="stable")[:kept]
         hashes, rows = hashes[order], rows[order]
-    repeated = np.flatnonzero(hashes[1:] == hashes[:-1])
-    if len(repeated):
-        name = corpus.texts_at("ids", rows[repeated[:1]]).tolist()[0]
-        raise BadInput(
-            f"{inputs.parameters['role']}: the id {name!r} occurs more than once, so rows can't be "
-            "paired by ids; make ids unique, or pair rows of the same number with pair: rows"
-        )
+    _refuse_repeated(inputs, role, hashes, rows)
     return Output(arrays={"hashes": hashes, "rows": rows})
 
 
-def _hash_ids(corpus: Corpus, seed: int) -> Iterator[NDArray[np.uint64]]:
-    for block in corpus.companion_blocks("ids"):
-        yield np.fromiter(
-            (xxhash.xxh3_64_intdigest(str(name).encode(), seed) for name in block.tolist()),
-            dtype=np.uint64,
-            count=len(block),
+def _hash_ids(inputs: Inputs, role: Role) -> Iterator[tuple[int, NDArray[np.uint64]]]:
+    """Yield the first row of each block of ids, and their hashes."""
+    first, seed = 0, inputs.stage.seed or 0
+    for block in inputs.corpora[role].companion_blocks("ids"):
+        names = block.tolist()
+        if "" in names:
+            raise BadInput(
+                f"{role}: row {first + names.index('')} has no id, so it can't be paired by ids; "
+                "give every row an id, or pair rows of the same number with pair: rows"
+            )
+        hashes = (xxhash.xxh3_64_intdigest(str(name).encode(), seed) for name in names)
+        yield first, np.fromiter(hashes, dtype=np.uint64, count=len(names))
+        first += len(names)
+
+
+def _refuse_repeated(
+    inputs: Inputs, role: Role, hashes: NDArray[np.uint64], rows: NDArray[np.int64]
+) -> None:
+    """Refuse an id that occurs twice; hashes ascend."""
+    repeated = np.flatnonzero(hashes[1:] == hashes[:-1])
+    if len(repeated):
+        both = np.sort(rows[repeated[0] : repeated[0] + 2])
+        [name] = inputs.corpora[role].texts_at("ids", both[:1]).tolist()
+        raise BadInput(
+            f"{role}: rows {both[0]} and {both[1]} have the same id, {name!r}, so rows can't be "
+            "paired by ids; make ids unique, or pair rows of the same number with pair: rows"
         )
 
 
 def pair_ids(inputs: Inputs) -> Output:
-    """Pair the ids that both corpora have."""
+    """Find the partners of the kept ids."""
     p = inputs.parameters
-    sketches = [inputs.results[f"pair-ids-{role}"] for role in ROLES]
-    hashes = [sketch.array("hashes") for sketch in sketches]
-    sizes = [inputs.corpora[role].n for role in ROLES]
-    # Above the largest kept hash of a corpus nothing is known of its ids.
-    ends = [int(own[-1]) for own, n in zip(hashes, sizes, strict=True) if len(own) and len(own) < n]
-    seen = [int(np.searchsorted(own, min(ends), "right")) if ends else len(own) for own in hashes]
-    hashes = [own[:count] for own, count in zip(hashes, seen, strict=True)]
-    rows = [sketch.array("rows")[:count] for sketch, count in zip(sketches, seen, strict=True)]
-    found, *places = np.intersect1d(hashes[0], hashes[1], assume_unique=True, return_indices=True)
-    alone = [np.setdiff1d(np.arange(len(own)), at) for own, at in zip(hashes, places, strict=True)]
-    examples = {
-        role: inputs.corpora[role].texts_at("ids", own[at[:EXAMPLES]]).tolist()
-        for role, own, at in zip(ROLES, rows, alone, strict=True)
-        if len(at)
-    }
+    small, large = p["small"], p["large"]
+    kept = inputs.results[f"pair-ids-{small}"]
+    hashes, rows = kept.array("hashes"), kept.array("rows")
+    complete = len(hashes) == inputs.corpora[small].n
+    places, partners, alone, seen = [], [], list[int](), 0
+    for first, some in _hash_ids(inputs, large):
+        # Above the largest kept hash nothing is known of the smaller corpus.
+        known = np.flatnonzero(some <= hashes[-1]) if not complete else np.arange(len(some))
+        place = np.minimum(np.searchsorted(hashes, some[known]), len(hashes) - 1)
+        found = hashes[place] == some[known]
+        places.append(place[found])
+        partners.append(first + known[found])
+        alone += (first + known[~found])[: EXAMPLES - len(alone)].tolist()
+        seen += len(known)
+    place, partner = np.concatenate(places), np.concatenate(partners)
+    order = np.argsort(place, kind="stable")
+    place, partner = place[order], partner[order]
+    _refuse_repeated(inputs, large, hashes[place], partner)
+    lonely = np.setdiff1d(np.arange(len(hashes)), place)
+    without = {small: rows[lonely[:EXAMPLES]], large: np.array(alone, np.int64)}
     # Hashes ascend, so the first pairs are a random sample of all.
-    ours, theirs = (own[at[: p["pairs"]]] for own, at in zip(rows, places, strict=True))
-    order = np.argsort(ours)
-    share = len(found) / max(1, seen[0])
+    found_rows = {small: rows[place[: p["pairs"]]], large: partner[: p["pairs"]]}
+    ascending = np.argsort(found_rows["corpus"])
     return Output(
         values={
-            "common": round(share * sizes[0]),
+            "common": round(len(place) / len(hashes) * inputs.corpora[small].n),
             "unpaired": {
-                role: len(at) / max(1, count)
-                for role, at, count in zip(ROLES, alone, seen, strict=True)
+                small: len(lonely) / len(hashes),
+                large: 1.0 - len(place) / max(1, seen),
             },
-            "examples": examples,
+            "examples": {
+                role: inputs.corpora[role].texts_at("ids", numbers).tolist()
+                for role, numbers in without.items()
+                if len(numbers)
+            },
         },
-        arrays={"corpus": ours[order], "reference": theirs[order]},
+        arrays={role: found_rows[role][ascending] for role in ROLES},
     )
 
 
@@ -232,11 +251,8 @@ def read_paired(inputs: Inputs) -> Output:
 
 def store_paired(inputs: Inputs) -> Output:
     """Store the vectors of the pairs, in the order of the pairs."""
-    corpus, rows = inputs.corpora[inputs.parameters["role"]], _rows(inputs)
-    ascending = np.argsort(rows)
-    vectors = np.empty((len(rows), corpus.d), corpus.dtype)
-    vectors[ascending] = gather_rows(inputs, corpus, rows[ascending])
-    return Output(arrays={"vectors": vectors})
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    return Output(arrays={"vectors": gather_in_order(inputs, corpus, _rows(inputs))})
 
 
 def _rows(inputs: Inputs) -> NDArray[np.int64]:

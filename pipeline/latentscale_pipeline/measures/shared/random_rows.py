@@ -149,6 +149,14 @@ def gather_rows(inputs: Inputs, corpus: Corpus, rows: Int64Array) -> NDArray[Any
     return np.concatenate([part.array("vectors") for part in inputs.parts])
 
 
+def gather_in_order(inputs: Inputs, corpus: Corpus, rows: Int64Array) -> NDArray[Any]:
+    """Return the rows drawn as :func:`gather_rows`, which may come in any order."""
+    ascending = np.argsort(rows)
+    vectors = np.empty((len(rows), corpus.d), corpus.dtype)
+    vectors[ascending] = gather_rows(inputs, corpus, rows[ascending])
+    return vectors
+
+
 def read_in_order(corpus: Shards, rows: Int64Array) -> NDArray[Any]:
     """Return the given rows, which may come in any order."""
     ascending = np.argsort(rows, kind="stable")
@@ -223,11 +231,8 @@ def read_sample(inputs: Inputs) -> Output:
 
 def store_sample(inputs: Inputs) -> Output:
     """Store the sample in random order, so that any part of it is a random sample too."""
-    corpus, rows = inputs.corpora[inputs.parameters["role"]], _drawn(inputs)
-    ascending = np.argsort(rows)
-    vectors = np.empty((len(rows), corpus.d), corpus.dtype)
-    vectors[ascending] = gather_rows(inputs, corpus, rows[ascending])
-    return Output(arrays={"vectors": vectors})
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    return Output(arrays={"vectors": gather_in_order(inputs, corpus, _drawn(inputs))})
 
 
 def _drawn(inputs: Inputs) -> Int64Array:
