@@ -64,7 +64,8 @@ if TYPE_CHECKING:
     from latentscale_pipeline.executors.dask.readiness import Job
 
 MISSING_DASHBOARD = (
-    "cluster.dashboard: the dashboard needs bokeh, which isn't installed; pip install bokeh"
+    "cluster.dashboard: the dashboard needs bokeh, which isn't installed; pip install "
+    "'latentscale[dashboard]'"
 )
 
 

@@ -23,7 +23,7 @@ from latentscale_pipeline.workflow.config import (
     read_workflow,
     read_workflow_gates,
 )
-from tests import DATA
+from tests import DATA, ROOT
 from tests.conftest import Ended
 from tests.support.recipes import LATENTSCALE, RECIPES, make_place, registered
 
@@ -63,12 +63,19 @@ def test_overrides_in_recipes_are_keys_of_the_workflow(name: str) -> None:
     assert read_job_config(workflow, str(path)).corpus == "s3://bucket/today.npy"
 
 
-def test_the_github_workflow_follows_its_schema() -> None:
+@pytest.mark.parametrize(
+    ("schema", "file"),
+    [
+        ("vendor.github-workflows", RECIPES / "nightly.github.yaml"),
+        ("vendor.github-workflows", ROOT / ".github" / "workflows" / "ci.yml"),
+        ("vendor.citation-file-format", ROOT / "CITATION.cff"),
+    ],
+)
+def test_files_for_a_host_follow_their_schema(schema: str, file: Path) -> None:
     pytest.importorskip("check_jsonschema", reason="check-jsonschema isn't installed")
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
-    recipe = RECIPES / "nightly.github.yaml"
+    options = ["--builtin-schema", schema, "--default-filetype", "yaml"]
     ended = subprocess.run(
-        [*command, "vendor.github-workflows", str(recipe)],
+        [sys.executable, "-m", "check_jsonschema", *options, str(file)],
         capture_output=True,
         text=True,
         check=False,
