@@ -54,11 +54,11 @@ def matrix(
 
     A job is run for every two sources, of all their rows and at the same scales, which the first of
     these jobs derives. What one job knows of a corpus, the others use, so temporary data stays
-    until the last is done. Measures are heat and mmd unless named, with --pair heat and alignment;
-    distances and similarities become matrices, with a tree of the corpora. The folder NAME-matrix-…
-    below --output then holds report.html, matrix.json and matrix.csv, which has all scores of every
-    two; NAME is corpora without --name. A source is named after its file or folder, unless NAME=
-    stands before it.
+    until the last is done. Unless measures are named they are heat and, where all corpora have
+    equally many dimensions, mmd; with --pair heat and alignment. Distances and similarities become
+    matrices, with a tree of the corpora. The folder NAME-matrix-… below --output then holds
+    report.html, matrix.json and matrix.csv, which has all scores of every two; NAME is corpora
+    without --name. A source is named after its file or folder, unless NAME= stands before it.
 
     Without -o sampling.method=auto there are no verdicts and no expected ranges, which every job
     would draw samples for.
@@ -69,8 +69,6 @@ def matrix(
       latentscale matrix old=a.zarr new=b.zarr newest=c.zarr --pair ids --measures alignment
     """
     sources = _named(given)
-    if settings["measures"] is None and settings["preset"] is None:
-        settings["measures"] = _usual_measures(paired=settings["pair"] is not None)
     name = name or "corpora"
     with ended_by_signals():
         plans, jobs = _run(sources, name, settings, quiet)
@@ -93,13 +91,21 @@ def matrix(
     click.echo(f"report    {store.locate('report.html')}")
 
 
-def _usual_measures(*, paired: bool) -> str:
-    """Return what is measured if nothing is named; models needn't have the same dimensions."""
+def _usual_measures(*, paired: bool, alike: bool) -> str:
+    """Return what is measured if nothing is named, of corpora with equally many dimensions or not.
+
+    Paired rows are those of models, whose coordinates have nothing to do with each other.
+    """
     return ",".join(
         name
         for name, section in measure_sections().items()
-        if section.of_many and not (section.equal_dimensions if paired else section.row_by_row)
+        if section.of_many
+        if (alike or not section.equal_dimensions) and (paired or not section.row_by_row)
     )
+
+
+def _has_equal_dimensions(plan: Plan) -> bool:
+    return len({corpus.d for corpus in plan.corpora.values()}) == 1
 
 
 def _named(given: Sequence[str]) -> dict[str, str]:
@@ -146,8 +152,14 @@ def _run(
         with _of_both(names[one], names[other]):
             return plan_job(config, allow_code=False, quiet=quiet)
 
-    for other in range(1, len(names)):  # what can't be compared is refused before any work
-        plan(0, other)
+    unnamed = settings["measures"] is None and settings["preset"] is None
+    paired = settings["pair"] is not None
+    if unnamed:
+        settings = {**settings, "measures": _usual_measures(paired=paired, alike=False)}
+    # What can't be compared is refused before any work.
+    first = [plan(0, other) for other in range(1, len(names))]
+    if unnamed and not paired and all(_has_equal_dimensions(each) for each in first):
+        settings = {**settings, "measures": _usual_measures(paired=paired, alike=True)}
     every_two = list(combinations(range(len(names)), 2))
     for number, (one, other) in enumerate(every_two, 1):
         if not quiet:

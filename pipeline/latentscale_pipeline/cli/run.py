@@ -109,6 +109,8 @@ def _refuse_incomparable(plan: Plan) -> None:
     """Refuse a job that will have no verdict, before it runs."""
     compares = "reference" in plan.facts.corpora
     reason = sample_sizes(plan.facts) if compares else "there is no reference"
+    if plan.facts.pair is not None:
+        reason = "its rows are paired, and p-values are for corpora that share no items"
     if isinstance(reason, str):
         raise BadInput(f"--fail-on-difference: {plan.id} will have no verdict: {reason}")
 

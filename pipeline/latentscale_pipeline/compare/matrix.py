@@ -119,6 +119,16 @@ class Matrix:
     names: Sequence[str]
     jobs: Mapping[Places, FinishedJob]
 
+    def sizes(self) -> list[int]:
+        """Return the numbers of rows of the corpora that are known."""
+        rows = dict[int, int]()
+        for (one, other), job in self.jobs.items():
+            found = job.corpora
+            rows[one] = found["corpus"].n
+            if "reference" in found:
+                rows[other] = found["reference"].n
+        return [rows[place] for place in sorted(rows)]
+
     def matrices(self) -> list[ScoreMatrix]:
         """Return the matrix of every distance and similarity, headlines of the jobs first."""
         found: dict[str, dict[Places, Score]] = {}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from latentscale_pipeline.compare.matrix import Float64Array, Matrix, ScoreMatrix
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.views.axis import in_power
 from latentscale_pipeline.views.content import Report, Section, Table
 from latentscale_pipeline.views.figure import Curve, Figure, Grid, Panel, Style
@@ -16,6 +17,13 @@ from latentscale_pipeline.views.scores import write_summarised
 from latentscale_pipeline.views.terminal import format_table
 
 TREE = Style("", "line-0")
+
+GIVING = [
+    name
+    for name, measure in MEASURES.items()
+    if any(definition.relation for definition in measure.report.scores.values())
+]
+"""Measures with a distance or a similarity."""
 
 LEAF_HEIGHT = 30
 """Height of a corpus in a tree, in pixels."""
@@ -32,11 +40,41 @@ def matrix_report(matrix: Matrix, name: str) -> Report:
         title=name,
         subtitle=f"{counted(len(matrix.names), 'corpus', 'corpora')}, every two of them",
         conclusions=[nearest_and_farthest(matrix, found) for found in matrices],
+        warnings=warnings_of(matrix),
         sections=[
             *(_section(matrix, found, place) for place, found in enumerate(matrices)),
             *([_alone(matrix)] if matrix.alone() else []),
         ],
     )
+
+
+def warnings_of(matrix: Matrix) -> list[str]:
+    """Return what no reader of the matrices should overlook."""
+    said = []
+    sizes = matrix.sizes()
+    if len(set(sizes)) > 1:
+        said.append(
+            f"The corpora have {min(sizes):,} to {max(sizes):,} rows, and distances may depend on "
+            "that: compare corpora of equally many rows, by latentscale subset --sample."
+        )
+    unknown = [
+        found.title
+        for found in matrix.matrices()
+        if any(score.sampling_error is None for score in found.scores.values())
+    ]
+    if unknown:
+        said.append(
+            f"The sampling error of {', '.join(unknown)} isn't known here: small differences may "
+            "be chance. A run of two corpora says whether theirs is."
+        )
+    said += [
+        f"{printable(matrix.names[one])} and {printable(matrix.names[other])}: {caveat}."
+        for (one, other), job in matrix.jobs.items()
+        for name, measure in MEASURES.items()
+        if (part := job.results.part(name)) is not None
+        for caveat in measure.report.caveats(part, job.results)
+    ]
+    return said
 
 
 def nearest_and_farthest(matrix: Matrix, found: ScoreMatrix) -> str:
@@ -64,23 +102,22 @@ def matrix_lines(matrix: Matrix) -> Iterator[str]:
     """Yield every matrix as lines of text, near corpora beside each other."""
     for found in matrix.matrices():
         order, values = found.order(), found.values
-        columns = ["", *(str(place + 1) for place in range(len(order)))]
+        columns = ["", *(str(place + 1) for place in order)]
         rows = [
             {
-                "": f"{at + 1}  {shorten(printable(matrix.names[row]), NAME_LENGTH)}",
-                **{
-                    str(place + 1): _written(values[row, column])
-                    for place, column in enumerate(order)
-                },
+                "": f"{row + 1}  {shorten(printable(matrix.names[row]), NAME_LENGTH)}",
+                **{str(column + 1): _written(values[row, column]) for column in order},
             }
-            for at, row in enumerate(order)
+            for row in order
         ]
         kind = "a distance" if found.relation == "distance" else "a similarity"
         yield from (f"{found.title}, {kind}", *format_table(columns, rows))
         yield from (nearest_and_farthest(matrix, found), "")
     if not matrix.matrices():
-        yield from ("No measure gives a distance or a similarity of two corpora.", "")
+        yield from (f"No measure of these jobs gives a distance; {', '.join(GIVING)} do.", "")
+    yield from warnings_of(matrix)
     if matrix.alone():
+        yield ""
         table = _alone_table(matrix)
         rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
         yield from ("Each corpus by itself", *format_table(table.header, rows), "")
@@ -92,18 +129,26 @@ def _written(value: float) -> str:
 
 def _section(matrix: Matrix, found: ScoreMatrix, place: int) -> Section:
     order = found.order()
-    names = [matrix.names[each] for each in order]
+    names = [f"{each + 1}  {matrix.names[each]}" for each in order]
     distances = found.distances[np.ix_(order, order)]
     largest = float(np.nanmax(distances, initial=0.0)) or 1.0
     shades = np.nan_to_num(distances / largest)
     values = found.values[np.ix_(order, order)]
     power = _common_power(values)
-    texts = [[_written(value / 10.0**power) for value in row] for row in values]
+    texts = [
+        [f"{value / 10.0**power:.2f}" if np.isfinite(value) else "·" for value in row]
+        for row in values
+    ]
     darker = "farther apart" if found.relation == "distance" else "less alike"
     unit = f" The unit is {in_power(power).lstrip(', ')}." if power else ""
     caption = f"The darker, the {darker}.{unit}"
     key = f"matrix-{place}"
-    grid = Figure(f"{key}-grid", "Every two", caption, grid=Grid(names, texts, shades.tolist()))
+    grid = Figure(
+        f"{key}-grid",
+        "Every two",
+        caption,
+        grid=Grid(names, [str(each + 1) for each in order], texts, shades.tolist()),
+    )
     tree = _tree(matrix, found, f"{key}-tree")
     return Section(key=key, title=found.title, figures=[grid, *([tree] if tree else [])])
 
@@ -112,7 +157,7 @@ def _common_power(values: Float64Array) -> int:
     """Return the power of ten that numbers of a grid are divided by, so that they are short."""
     largest = float(np.nanmax(np.abs(values), initial=0.0))
     power = math.floor(math.log10(largest)) if largest > 0.0 else 0
-    return 0 if -2 <= power <= 3 else power
+    return 0 if -1 <= power <= 2 else power
 
 
 def _tree(matrix: Matrix, found: ScoreMatrix, key: str) -> Figure | None:

@@ -134,7 +134,10 @@ class JobConfig(Section):
     @model_validator(mode="after")
     def _pairs_have_a_reference(self) -> JobConfig:
         if self.pair is not None and self.reference is None:
-            raise ValueError("pair needs a reference, whose rows are the partners; add reference:")
+            raise ValueError(
+                "pair needs a reference, whose rows are the partners; add --reference (reference: "
+                "in a job file)"
+            )
         excluded = self.exclude_shards
         if self.pair == "rows" and (excluded.corpus or excluded.reference):
             raise ValueError("pair: rows needs all rows, and exclude_shards leaves some out")

@@ -84,7 +84,7 @@ def assemble_results(
         ),
         verdict=SAME_CORPORA
         if len({corpus.fingerprint for corpus in plan.corpora.values()}) < len(plan.corpora)
-        else judge(scores, compares="reference" in plan.corpora),
+        else judge(scores, compares="reference" in plan.corpora, paired=bool(plan.config.pair)),
         scores=scores,
         measures={
             key: value

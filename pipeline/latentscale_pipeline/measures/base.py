@@ -355,6 +355,9 @@ class MeasureReport:
         Names the scores whose sampling error ``replicates`` measures; empty for none.
     group : str
         What its scores are about, one of :data:`GROUPS`.
+    sorted_by : str
+        The column that shows the rows to look at first, with ``:desc`` for descending; empty if it
+        has none, or filters show them.
     judged : bool
         Whether a verdict is about its headline scores. Those that only describe aren't.
     """
@@ -367,6 +370,7 @@ class MeasureReport:
     of_labels: ClassVar[bool] = False
     replicated: ClassVar[str] = ""
     group: ClassVar[str] = ""
+    sorted_by: ClassVar[str] = ""
     judged: ClassVar[bool] = True
 
     def is_headline(self, score: Score) -> bool:

@@ -37,9 +37,12 @@ NO_REFERENCE = Verdict(
     reason="There is no reference, so nothing says what is usual.",
 )
 
-ONLY_DESCRIBED = Verdict(
+PAIRED = Verdict(
     value=None,
-    reason="The scores describe how alike the two are; nothing says what is usual.",
+    reason=(
+        "Rows are paired, so the scores describe how alike the two are; p-values are for corpora "
+        "that share no items."
+    ),
 )
 
 WITH_REFERENCE = "With a reference, a run says whether the corpus differs from it."
@@ -90,10 +93,20 @@ def look_commands(results: Results, folder: str) -> list[str]:
     """
     command = printable(f"latentscale rows {shlex.quote(folder)}")
     listed = dict(_listed(results))
-    filters = _filters(results, listed)
+    filters = [*_filters(results, listed), *_sortings(results)]
     if not filters:
         return [command] if listed else []
     return [f"{command} {text}" for text in filters]
+
+
+def _sortings(results: Results) -> Iterator[str]:
+    """Yield the options that list first the rows which a measure would look at."""
+    for name, measure in MEASURES.items():
+        part, column = results.part(name), measure.report.sorted_by
+        if part is not None and column:
+            found = {each.name for each in measure.row_columns(part, "corpus")}
+            if column.partition(":")[0] in found:
+                yield f"--sort {column}"
 
 
 def clean_command(results: Results, folder: str) -> str:
@@ -202,7 +215,7 @@ def headlines_of(scores: Sequence[Score]) -> list[Score]:
     ]
 
 
-def judge(scores: Sequence[Score], *, compares: bool) -> Verdict:
+def judge(scores: Sequence[Score], *, compares: bool, paired: bool = False) -> Verdict:
     """Judge a job by its headline scores.
 
     Parameters
@@ -211,9 +224,13 @@ def judge(scores: Sequence[Score], *, compares: bool) -> Verdict:
         All scores of the job, with their expected ranges.
     compares : bool
         Whether the job has a reference.
+    paired : bool
+        Whether its rows represent the same items as those of the corpus.
     """
     if not compares:
         return NO_REFERENCE
+    if paired:
+        return PAIRED
     known = compared(scores)
     unknown = _unjudged(scores)
     outside = [one for one in known if one.p <= LEVEL]
@@ -222,8 +239,6 @@ def judge(scores: Sequence[Score], *, compares: bool) -> Verdict:
     if outside:
         first = next(one for one in outside if not is_dependent(one))
         return _differs([first, *(one for one in outside if one is not first)], known)
-    if not unknown and not known and headlines_of(scores):
-        return ONLY_DESCRIBED
     if unknown or not known:
         return _cannot_tell(unknown, known)
     return _no_difference(known)

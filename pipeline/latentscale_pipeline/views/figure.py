@@ -161,8 +161,8 @@ class Grid:
 
     Attributes
     ----------
-    names : sequence of str, length n
-        The things, in the order of rows and of columns.
+    names, heads : sequence of str, length n
+        The things, as rows and as columns, in the same order.
     texts : sequence of sequences of str, shape (n, n)
         What is written in each field.
     shades : sequence of sequences of float, shape (n, n)
@@ -170,6 +170,7 @@ class Grid:
     """
 
     names: Sequence[str]
+    heads: Sequence[str]
     texts: Sequence[Sequence[str]]
     shades: Sequence[Sequence[float]]
 

@@ -197,12 +197,12 @@ def draw_panels(
 
 
 def draw_grid(grid: Grid, colour: Colour) -> Drawing:
-    """Draw a grid; its rows are numbered, and its columns have these numbers.
+    """Draw a grid.
 
     Parameters
     ----------
     grid : Grid
-        Its names, texts and shades.
+        Its names, heads, texts and shades.
     colour : callable
         Gives the value of ``fill`` for the name of a colour.
     """
@@ -210,11 +210,11 @@ def draw_grid(grid: Grid, colour: Colour) -> Drawing:
     parts = []
     for place, name in enumerate(grid.names):
         x, y = NAMES_SHARE + (place + 0.5) * width, (place + 1.65) * FIELD_HEIGHT
-        numbered = f"{place + 1}  {shorten(name, NAME_LENGTH)}"
-        parts.append(f'<text x="0" y="{y:.0f}" font-size="13">{escape(printable(numbered))}</text>')
+        said = escape(printable(shorten(name, NAME_LENGTH)))
+        parts.append(f'<text x="0" y="{y:.0f}" font-size="13">{said}</text>')
         parts.append(
             f'<text x="{x:.2f}%" y="{0.65 * FIELD_HEIGHT:.0f}" text-anchor="middle" '
-            f'font-size="13">{place + 1}</text>'
+            f'font-size="13">{escape(grid.heads[place])}</text>'
         )
     for row, (texts, shades) in enumerate(zip(grid.texts, grid.shades, strict=True)):
         for column, (text, shade) in enumerate(zip(texts, shades, strict=True)):

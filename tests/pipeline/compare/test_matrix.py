@@ -179,10 +179,26 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, latentscale: Command
     refused = latentscale("matrix", job, paths[0])
     assert (refused.code, "a job file; name the sources" in refused.err) == (2, True)
     np.save(tmp_path / "wide.npy", np.ones((60, 9), "f4"))
-    unlike = latentscale("matrix", paths[0], paths[1], tmp_path / "wide.npy", "--output", tmp_path)
+    given = (paths[0], paths[1], tmp_path / "wide.npy", "--output", tmp_path)
+    unlike = latentscale("matrix", *given, "--measures", "mmd")
     assert unlike.code == 2
     assert "a against wide: measures.mmd needs equal dimensions" in unlike.err
     assert "[1/3]" not in unlike.err
+
+
+def test_corpora_of_other_dimensions_and_sizes_are_compared_where_that_is_possible(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    np.save(tmp_path / "narrow.npy", np.random.default_rng(0).normal(size=(80, 4)).astype("f4"))
+    np.save(tmp_path / "wide.npy", np.random.default_rng(1).normal(size=(60, 9)).astype("f4"))
+    sources = (tmp_path / "narrow.npy", tmp_path / "wide.npy")
+    given = ("--output", tmp_path / "jobs", "-o", "cluster.kind=serial")
+    ended = latentscale("matrix", *sources, *given)
+    assert ended.code == 0
+    assert "Intrinsic distance (IMD), a distance" in ended.out
+    assert "MMD" not in ended.out
+    assert "The corpora have 60 to 80 rows" in ended.out
+    assert "The sampling error of Intrinsic distance (IMD) isn't known here" in ended.out
 
 
 def test_a_corpus_without_a_scale_leaves_gaps(tmp_path: Path, latentscale: Command) -> None:

@@ -20,6 +20,7 @@ class AlignmentReport(MeasureReport):
     """Whether two models place the same items alike."""
 
     group = "Shape"
+    sorted_by = "common_neighbours"
     judged = False
     title = "Alignment of two models"
     question = (

@@ -86,9 +86,8 @@ def _join(parts: Sequence[Artifact], role: Role) -> Int64Array:
 
 def _too_few(inputs: Inputs, m: int) -> str:
     examples = inputs.results[PAIRS].values["examples"]
-    named = " and ".join(f"{ids[0]!r} only in the {role}" for role, ids in examples.items())
+    named = ", ".join(f"{ids[0]!r} is only in the {role}" for role, ids in examples.items())
     return (
-        f"pair: ids found {m} ids that are in both corpora"
-        + (f" ({named} is)" if named else "")
-        + "; check that both name the same items in the same way"
+        f"pair: ids found {m} ids that are in both corpora{f' ({named})' if named else ''}; check "
+        "that both name the same items in the same way, upper and lower case included"
     )

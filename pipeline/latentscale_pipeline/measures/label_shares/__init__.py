@@ -37,7 +37,7 @@ class LabelSharesMeasure(Measure):
 
         if _apply(facts):
             return collect_label_shares(facts, results)
-        reason = "labels are counted only if all corpora of the job have labels"
+        reason = "labels are counted only if all corpora have labels and no rows are paired"
         return Findings(None, reason=None if section is None else reason)
 
     def counts_between(
@@ -57,7 +57,8 @@ class LabelSharesMeasure(Measure):
 
 
 def _apply(facts: JobFacts) -> bool:
-    return all(each.labels for each in facts.corpora.values())
+    # Items that are paired have the same labels.
+    return facts.pair is None and all(each.labels for each in facts.corpora.values())
 
 
 MEASURE = LabelSharesMeasure()

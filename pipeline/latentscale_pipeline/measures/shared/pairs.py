@@ -89,9 +89,10 @@ def _numbers_stage(facts: JobFacts, pairs: int) -> Stage:
 def _ids_stages(facts: JobFacts, pairs: int) -> list[Stage]:
     for role in ROLES:
         if facts.corpora[role].ids is None:
+            option = "--ids" if role == "corpus" else "--reference-ids"
             raise BadInput(
-                f"pair: ids needs ids, and the {role} has none; give them to run or ingest with "
-                "--ids or --ids-column, or pair rows of the same number with pair: rows"
+                f"pair: ids needs ids, and the {role} has none; give them to run with {option} or "
+                f"{option}-column, or to ingest, or pair rows of the same number with pair: rows"
             )
     small, large = sorted(ROLES, key=lambda role: facts.corpora[role].n)
     sketch = Stage(

@@ -68,6 +68,7 @@ def test_rows_of_the_same_number_are_paired(
     assert (part["by"], part["common"], part["pairs"]) == ("rows", 500, 500)
     assert part["overlaps"] == np.bincount(common, minlength=11).tolist()
     assert results["verdict"]["value"] is None
+    assert results["verdict"]["reason"].startswith("Rows are paired")
     [folder] = (tmp_path / "job").glob("j-*")
     listed = latentscale("rows", folder, "--sort", "common_neighbours", "--limit", "1", "--json")
     assert f'"common_neighbours": {common.min()}' in listed.out
@@ -146,6 +147,24 @@ def test_equal_distances_are_ordered_alike(tmp_path: Path) -> None:
     assert scores(found)["neighbour overlap"]["value"] == 1.0
 
 
+def test_a_paired_job_tests_no_labels_and_names_the_command_for_rows(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    x, y = models(9, 120)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    (tmp_path / "labels.txt").write_text("a\n" + "b\n" * 119)
+    labels = tmp_path / "labels.txt"
+    given = ("--labels", labels, "--reference-labels", labels, "--output", tmp_path / "jobs")
+    run = ("run", tmp_path / "x.npy", "--reference", tmp_path / "y.npy", "--pair", "rows")
+    ended = latentscale(*run, *given, "--measures", "alignment", "-o", "cluster.kind=serial")
+    assert "NO DIFFERENCE" not in ended.out
+    assert "Label" not in ended.out
+    assert "--sort common_neighbours" in ended.out
+    asked = latentscale(*run, *given, "--fail-on-difference", "-o", "cluster.kind=serial")
+    assert (asked.code, "its rows are paired" in asked.err) == (2, True)
+
+
 def test_two_seeds_draw_other_pairs_of_the_same_truth(tmp_path: Path) -> None:
     x, y = models(5, 2500)
     truth = scores(run(tmp_path / "all", "rows", corpus=x, reference=y))["CKA, debiased"]["value"]
@@ -194,7 +213,7 @@ def test_what_cannot_be_paired_is_refused(tmp_path: Path, latentscale: Command) 
         )
     other = {"corpus": [f"a{i}" for i in range(60)], "reference": [f"b{i}" for i in range(60)]}
     with pytest.raises(
-        BadInput, match=r"found 0 ids that are in both corpora \('a\d+' only in the co"
+        BadInput, match=r"found 0 ids that are in both corpora \('a\d+' is only in the co"
     ):
         run(tmp_path / "other", "ids", ids=other, corpus=x, reference=y)
     np.save(tmp_path / "x.npy", x)

@@ -144,7 +144,7 @@ def test_without_labels_on_both_sides_nothing_is_compared(tmp_path: Path) -> Non
     asked = {"vendi": {"kernels": ["cosine"], "orders": [1]}, "label_shares": {}}
     document = run(tmp_path, corpus, reference, measures=asked).results.document()
     assert document["measures"]["label_shares_reason"] == (
-        "labels are counted only if all corpora of the job have labels"
+        "labels are counted only if all corpora have labels and no rows are paired"
     )
 
 
