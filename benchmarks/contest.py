@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+COMMAND = "from latentscale_pipeline.cli import main; main()"
+
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -205,6 +207,19 @@ def clustered_rows(n: int, dimension: int, seed: int) -> np.ndarray:
         members = np.flatnonzero(cluster == k)
         rows[members] = centres[k] + 0.5 * rng.normal(size=(len(members), inside)) @ maps[k]
     return rows
+
+
+def time_command(checkout: Path, *arguments: object) -> float:
+    """Return the seconds of one command of a checkout, in a fresh process of this interpreter."""
+    paths = os.pathsep.join(str(checkout / folder) for folder in ("src", "pipeline"))
+    begun = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", COMMAND, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": paths},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    return time.perf_counter() - begun
 
 
 def header(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from contest import clustered_rows, header, read_rows, rows_options, write
+from contest import clustered_rows, header, read_rows, rows_options, time_command, write
 from numpy.typing import NDArray
 
 HERE = Path(__file__).resolve().parent.parent
@@ -36,22 +33,13 @@ CASES = {
     "run, 2000 x 384, JSON lines": ("run", 2000, 384, "jsonl"),
     "run, 2000 x 384, CSV": ("run", 2000, 384, "csv"),
 }
-MAIN = "from latentscale_pipeline.cli import main; main()"
 
 
-def time_command(checkout: Path, command: str, source: Path) -> float:
+def time_job(checkout: Path, command: str, source: Path) -> float:
     """Return the seconds of one command in a fresh process and an empty output folder."""
-    paths = [str(checkout / "src"), str(checkout / "pipeline")]
     with tempfile.TemporaryDirectory() as output:
-        arguments = [sys.executable, "-c", MAIN, command, str(source), "--output", output]
-        begun = time.perf_counter()
-        subprocess.run(
-            [*arguments, *(["--quiet"] if command == "run" else [])],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
-        return time.perf_counter() - begun
+        quiet = ["--quiet"] if command == "run" else []
+        return time_command(checkout, command, source, "--output", output, *quiet)
 
 
 def save(path: Path, rows: NDArray[np.float32]) -> None:
@@ -91,7 +79,7 @@ def compare(arguments: argparse.Namespace) -> None:
             seconds: dict[str, list[float]] = {name: [] for name in checkouts}
             for turn in range(arguments.repeats + 1):
                 for name, checkout in checkouts.items():
-                    took = time_command(checkout, command, source)
+                    took = time_job(checkout, command, source)
                     if turn:
                         seconds[name].append(round(took, 3))
             found[case] = {name: statistics.median(times) for name, times in seconds.items()}

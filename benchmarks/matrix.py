@@ -9,34 +9,16 @@ are timed, spread over all, and their mean stands for each.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from contest import clustered_rows, header, rows_options, write
+from contest import clustered_rows, header, rows_options, time_command, write
 
 HERE = Path(__file__).resolve().parent.parent
-MAIN = "from latentscale_pipeline.cli import main; main()"
-
-
-def time_command(*arguments: object) -> float:
-    """Return the seconds of one command in a fresh process."""
-    paths = os.pathsep.join(str(HERE / folder) for folder in ("src", "pipeline"))
-    begun = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-c", MAIN, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": paths},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=True,
-    )
-    return time.perf_counter() - begun
 
 
 def compare(arguments: argparse.Namespace) -> None:
@@ -49,15 +31,27 @@ def compare(arguments: argparse.Namespace) -> None:
             rows = clustered_rows(arguments.rows, arguments.dimension, arguments.seed + number)
             np.save(sources[-1], rows)
         measures = ("--measures", arguments.measures)
-        time_command("run", sources[0], "--reference", sources[1], *measures, "--output", folder)
-        whole = time_command("matrix", *sources, *measures, "--output", folder / "matrix")
+        time_command(
+            HERE,
+            "run",
+            sources[0],
+            "--reference",
+            sources[1],
+            *measures,
+            "--output",
+            folder,
+            "--quiet",
+        )
+        whole = time_command(
+            HERE, "matrix", *sources, *measures, "--output", folder / "matrix", "--quiet"
+        )
         every_two = list(combinations(sources, 2))
         timed = every_two[:: max(1, len(every_two) // arguments.timed)][: arguments.timed]
         single = []
         for one, other in timed:
             with tempfile.TemporaryDirectory(dir=folder) as output:
                 given = (*measures, "--output", output, "-o", "sampling.method=none", "--quiet")
-                single.append(time_command("run", one, "--reference", other, *given))
+                single.append(time_command(HERE, "run", one, "--reference", other, *given))
     apart = len(every_two) * statistics.mean(single)
     found = {
         "corpora": arguments.corpora,

@@ -93,3 +93,46 @@ class Scored:
 
     estimate: Estimate
     sampling_error: float | None = None
+
+    @classmethod
+    def of_rows(
+        cls,
+        value: float,
+        rows: int,
+        n: int,
+        deviation: float | None,
+        method: str,
+        *,
+        rounding: float = 0.0,
+        limits: tuple[float, float] = (-math.inf, math.inf),
+    ) -> Scored:
+        """Return a score of all rows, or of random ones that stand for all.
+
+        Of random rows, some of what chance makes is the computation's: it is in the bracket.
+
+        Parameters
+        ----------
+        value : float
+            The score of the rows.
+        rows, n : int
+            Their number, and that of all rows.
+        deviation : float or None
+            Standard deviation of the score over fresh samples of so many rows; needed if they are
+            fewer than all.
+        method : str
+            The algorithm.
+        rounding : float
+            Bound of the rounding.
+        limits : tuple of float
+            Least and largest possible score.
+        """
+        reach, share = rounding, rows / n
+        if rows < n:
+            if deviation is None:
+                raise ValueError("the score of random rows needs its standard deviation")
+            reach += CONFIDENT * math.sqrt(1.0 - share) * deviation
+        least, most = limits
+        ends = max(least, value - reach), min(most, value + reach)
+        bounds: Bounds = "interval95" if rows < n else "exact"
+        error = None if deviation is None else deviation * math.sqrt(share)
+        return cls(Estimate(value, *ends, bounds, method), error)

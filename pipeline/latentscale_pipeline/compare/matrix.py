@@ -130,7 +130,7 @@ class Matrix:
         return [rows[place] for place in sorted(rows)]
 
     def matrices(self) -> list[ScoreMatrix]:
-        """Return the matrix of every distance and similarity, headlines of the jobs first."""
+        """Return the matrix of every distance and similarity, in the order of the jobs' scores."""
         found: dict[str, dict[Places, Score]] = {}
         for places, job in self.jobs.items():
             for score in job.scores:

@@ -18,7 +18,7 @@ from latentscale_pipeline.views.terminal import format_table
 
 TREE = Style("", "line-0")
 
-GIVING = [
+WITH_DISTANCES = [
     name
     for name, measure in MEASURES.items()
     if any(definition.relation for definition in measure.report.scores.values())
@@ -114,7 +114,10 @@ def matrix_lines(matrix: Matrix) -> Iterator[str]:
         yield from (f"{found.title}, {kind}", *format_table(columns, rows))
         yield from (nearest_and_farthest(matrix, found), "")
     if not matrix.matrices():
-        yield from (f"No measure of these jobs gives a distance; {', '.join(GIVING)} do.", "")
+        yield from (
+            f"No measure of these jobs gives a distance; {', '.join(WITH_DISTANCES)} do.",
+            "",
+        )
     yield from warnings_of(matrix)
     if matrix.alone():
         yield ""

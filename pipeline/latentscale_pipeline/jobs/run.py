@@ -22,7 +22,13 @@ from latentscale_pipeline.engine.keys import code_by_digest, work_modules
 from latentscale_pipeline.engine.loop import REPAIRS, Notify, repair, run_stages
 from latentscale_pipeline.engine.state import StageState, inspect_stages, is_complete
 from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.errors import BadInput, Cancelled, Incomplete, LatentscaleError
+from latentscale_pipeline.errors import (
+    BadInput,
+    Cancelled,
+    Incomplete,
+    LatentscaleError,
+    how_to_install,
+)
 from latentscale_pipeline.executors.serial import SerialExecutor
 from latentscale_pipeline.jobs.collect import assemble_results
 from latentscale_pipeline.jobs.identity import short_name
@@ -64,8 +70,8 @@ if TYPE_CHECKING:
     from latentscale_pipeline.executors.dask.readiness import Job
 
 MISSING_DASHBOARD = (
-    "cluster.dashboard: the dashboard needs bokeh, which isn't installed; pip install "
-    "'latentscale[dashboard]'"
+    "cluster.dashboard: the dashboard needs bokeh, which isn't installed; "
+    + how_to_install("dashboard")
 )
 
 

@@ -306,7 +306,7 @@ class Verdict(Part):
         WithJsonSchema({"enum": ["no_difference_found", "differs", "cannot_tell", None]}),
     ]
     """`differs` if any adjusted p is at most 0.05; else `cannot_tell` if the expected range of a
-    headline score isn't known; null if nothing was compared.
+    headline score isn't known; null if nothing was compared, or rows are paired.
     """
     reason: Text
     """The strongest evidence, or why nothing was compared, in a sentence."""

@@ -14,12 +14,10 @@ common counts them in twos, since such items are near each other.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.estimate import CONFIDENT, Bounds, Estimate, Scored
+from latentscale.estimate import Scored
 from latentscale.sampling.halves import divide
 from latentscale.sampling.shares import share_error
 
@@ -84,19 +82,11 @@ def score_neighbours(
     if seed is not None and m >= LEAST_ROWS:
         errors[OVERLAP] = _deviation(first, second, k, seed)
         errors[NONE_COMMON] = share_error(int((common == 0).sum()), m, NEAR_ROWS)
-    scored = {}
-    for name, value in found.items():
-        error = errors.get(name)
-        if m < n and error is None:
-            continue
-        # Random items stand for all, so some of what chance makes is the computation's.
-        reach = CONFIDENT * math.sqrt(1.0 - m / n) * error if error is not None and m < n else 0.0
-        bounds: Bounds = "interval95" if m < n else "exact"
-        estimate = Estimate(
-            value, max(0.0, value - reach), min(1.0, value + reach), bounds, "nearest neighbours"
-        )
-        scored[name] = Scored(estimate, None if error is None else error * math.sqrt(m / n))
-    return scored
+    return {
+        name: Scored.of_rows(value, m, n, errors.get(name), "nearest neighbours", limits=(0.0, 1.0))
+        for name, value in found.items()
+        if m == n or name in errors
+    }
 
 
 def _deviation(first: Int64Array, second: Int64Array, k: int, seed: int) -> float:

@@ -30,7 +30,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentscale.estimate import CONFIDENT, Bounds, Estimate, Scored
+from latentscale.estimate import Scored
 
 Float64Array = NDArray[np.float64]
 Number = TypeVar("Number", float, Float64Array)
@@ -154,15 +154,10 @@ def _ratio(across: _Term, own: _Term, others: _Term, m: int, n: int) -> Scored |
     if m < n and not known:
         return None
     value = min(max(across.value / math.sqrt(own.value * others.value), -1.0), 1.0)
-    error = 0.0
+    error = None
     if known:
         without = across.without / np.sqrt(own.without * others.without)
         error = math.sqrt((m - 1.0) / m * float(((without - without.mean()) ** 2).sum()))
     relative = own.rounding / least[0] + others.rounding / least[1]
-    reach = across.rounding / math.sqrt(least[0] * least[1]) + abs(value) * relative
-    bounds: Bounds = "exact"
-    if m < n:
-        reach += CONFIDENT * math.sqrt(1.0 - m / n) * error
-        bounds = "interval95"
-    estimate = Estimate(value, max(value - reach, -1.0), min(value + reach, 1.0), bounds, "moments")
-    return Scored(estimate, error * math.sqrt(m / n) if known else None)
+    rounding = across.rounding / math.sqrt(least[0] * least[1]) + abs(value) * relative
+    return Scored.of_rows(value, m, n, error, "moments", rounding=rounding, limits=(-1.0, 1.0))

@@ -28,11 +28,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.estimate import CONFIDENT, Bounds, Estimate, Scored
+from latentscale.estimate import Scored
 from latentscale.sampling.halves import divide
 from latentscale.sampling.shares import share_error
 from latentscale.tiles.distances import Float64Array
@@ -115,24 +116,21 @@ def score_hubness(neighbours: Int64Array, k: int, n: int, seed: int | None) -> d
     found = {}
     for name, score in SCORES.items():
         value, error = score(counts), deviations.get(name)
+        if m < n and error is None:
+            continue
         is_skewness = score is skewness
-        reach = 8.0 * m * EPSILON * abs(value)
-        if m < n:
-            if error is None:
-                continue
-            # Random rows stand for all, so some of what chance makes is the computation's.
-            reach += CONFIDENT * math.sqrt(1.0 - m / n) * error
-        sampled: Bounds = "estimate" if is_skewness else "interval95"
-        least, most = (-math.inf, math.inf) if is_skewness else (0.0, 1.0)
-        estimate = Estimate(
+        scored = Scored.of_rows(
             value,
-            max(least, value - reach),
-            min(most, value + reach),
-            sampled if m < n else "exact",
+            m,
+            n,
+            error,
             "nearest neighbours",
+            rounding=8.0 * m * EPSILON * abs(value),
+            limits=(-math.inf, math.inf) if is_skewness else (0.0, 1.0),
         )
-        known = None if error is None or is_skewness else error * math.sqrt(m / n)
-        found[name] = Scored(estimate, known)
+        if is_skewness and m < n:
+            scored = replace(scored, estimate=replace(scored.estimate, bounds="estimate"))
+        found[name] = replace(scored, sampling_error=None) if is_skewness else scored
     return found
 
 
