@@ -16,6 +16,7 @@ from latentscale_pipeline.config.cluster import CLUSTERS, Closed
 from latentscale_pipeline.errors import BadInput
 
 Model = TypeVar("Model", bound=BaseModel)
+Value = TypeVar("Value")
 
 
 Auto = Literal["auto"]
@@ -75,6 +76,14 @@ class Section(Closed):
     def code(self) -> tuple[str, ...]:
         """User functions that the section names, as ``module:function``; a run calls them."""
         return ()
+
+
+def refuse_doubles(values: list[Value]) -> list[Value]:
+    """Return the values of a list, none of which may be there twice."""
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            raise ValueError(f"{value} is listed twice")
+    return values
 
 
 class _UniqueKeys(yaml.SafeLoader):

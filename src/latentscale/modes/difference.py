@@ -33,6 +33,9 @@ Int64Array = NDArray[np.int64]
 DIVISIONS = 999
 """Number of random divisions; the smallest p-value is one in a thousand."""
 
+AT_ONCE_BYTES = 64 * 2**20
+"""Memory for the differences of some random divisions."""
+
 DENSE = 64
 """Largest dimension for which all eigenvalues are computed."""
 
@@ -121,8 +124,7 @@ def leading_modes(moments: GroupMoments, count: int) -> tuple[Modes, Modes]:
     tuple of Modes
         Those more frequent in the first corpus, and those more frequent in the second.
     """
-    sides = np.arange(len(moments.sizes)) < moments.first
-    first, second = (_side_moment(moments, side) for side in (sides, ~sides))
+    first, second = _both_moments(moments)
     values, directions = np.linalg.eigh(first - second)
     found = []
     for sign, order in ((1.0, np.arange(len(values))[::-1]), (-1.0, np.arange(len(values)))):
@@ -131,6 +133,12 @@ def leading_modes(moments: GroupMoments, count: int) -> tuple[Modes, Modes]:
         shares = [np.einsum("ik,ij,jk->k", chosen, side, chosen) for side in (first, second)]
         found.append(Modes(sign * values[kept], chosen, np.clip(np.column_stack(shares), 0.0, 1.0)))
     return found[0], found[1]
+
+
+def moments_difference(moments: GroupMoments) -> Float64Array:
+    """Return the second moment of the first corpus less that of the second."""
+    first, second = _both_moments(moments)
+    return first - second
 
 
 def divide_groups(
@@ -160,6 +168,7 @@ def divide_groups(
     Notes
     -----
     A division costs ``g d²`` multiplications and some ten products with a matrix of d by d.
+    The differences of some divisions take 64 MiB, or ``8 d²`` bytes.
     """
     count = len(moments.sizes)
     if min(moments.first, count - moments.first) < 2:
@@ -167,13 +176,25 @@ def divide_groups(
             f"{moments.first} and {count - moments.first} groups; both need at least two"
         )
     sides = np.arange(count) < moments.first
-    found = np.empty((divisions, 2))
-    start = generator.standard_normal((moments.matrices.shape[1],))
-    for place in range(divisions):
-        chosen = generator.permutation(sides)
-        one, two = _side_moment(moments, chosen), _side_moment(moments, ~chosen)
-        found[place] = _extremes(one - two, start)
-    return found[:, 0], found[:, 1]
+    width = moments.matrices.shape[1]
+    start = generator.standard_normal((width,))
+    chosen = generator.permuted(np.tile(sides, (divisions, 1)), axis=1)
+    weights = chosen / (chosen @ moments.sizes)[:, None]
+    weights -= ~chosen / (~chosen @ moments.sizes)[:, None]
+    matrices = moments.matrices.reshape(count, -1)
+    at_once = max(1, AT_ONCE_BYTES // (8 * width**2))
+    found = [
+        _extremes(difference.reshape(width, width), start)
+        for first in range(0, divisions, at_once)
+        for difference in weights[first : first + at_once] @ matrices
+    ]
+    novel, missing = np.array(found).T
+    return novel, missing
+
+
+def _both_moments(moments: GroupMoments) -> tuple[Float64Array, Float64Array]:
+    sides = np.arange(len(moments.sizes)) < moments.first
+    return _side_moment(moments, sides), _side_moment(moments, ~sides)
 
 
 def _side_moment(moments: GroupMoments, chosen: NDArray[np.bool_]) -> Float64Array:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
-from latentscale_pipeline.config.section import Length, Section
+from latentscale_pipeline.config.section import Length, Section, refuse_doubles
 
 MmdKernel = Literal["rbf", "cosine", "linear"]
 
@@ -19,16 +19,11 @@ class Mmd(Section):
     of_many: ClassVar[bool] = True
     equal_dimensions: ClassVar[bool] = True
 
-    kernels: Annotated[list[MmdKernel], Field(min_length=1)] = Field(default=["rbf"])
+    kernels: Annotated[list[MmdKernel], Field(min_length=1), AfterValidator(refuse_doubles)] = (
+        Field(default=["rbf"])
+    )
     """`rbf` (exp(-d²/2σ²)) sees any difference, `linear` one of the means, `cosine` one of the mean
     directions.
     """
     bandwidth: Literal["median"] | Length = "median"
     """σ of rbf, a distance; `median` is the median distance of random pairs of the reference."""
-
-    @field_validator("kernels")
-    @classmethod
-    def _distinct(cls, kernels: list[str]) -> list[str]:
-        if len(set(kernels)) < len(kernels):
-            raise ValueError("kernels are listed twice")
-        return kernels

@@ -29,12 +29,12 @@ from latentscale_pipeline.measures.mmd.tasks import (
     rows_taken,
     sum_features,
 )
-from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage
+from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage, planned_bandwidth
 
 PAIR_OPERATIONS = 3
 """Elementwise operations of one pair: distance, exponential and sum."""
 
-FOURIER_OPERATIONS = 25
+FOURIER_OPERATIONS = 8
 """Elementwise operations of a frequency and a row: an angle, its cosine and sine, two sums."""
 
 
@@ -44,7 +44,7 @@ def plan_mmd(section: Mmd, facts: JobFacts) -> list[Stage]:
         return []
     stages: list[Stage] = []
     for kernel in section.kernels:
-        bandwidth = _bandwidth(section, kernel, facts)
+        bandwidth = planned_bandwidth(section.bandwidth, facts) if kernel == "rbf" else None
         if bandwidth == "median":
             stages.insert(0, bandwidth_stage(facts))
         if sum(corpus.n for corpus in facts.corpora.values()) <= PAIRED_ROWS:
@@ -65,14 +65,6 @@ def too_few_rows(facts: JobFacts) -> str:
 def stage_name(kernel: MmdKernel) -> str:
     """Return the name of the stage with the discrepancy under a kernel."""
     return f"mmd-{kernel}"
-
-
-def _bandwidth(section: Mmd, kernel: MmdKernel, facts: JobFacts) -> float | str | None:
-    """Return the bandwidth of a kernel, from another job where that gives it."""
-    if kernel != "rbf":
-        return None
-    fixed = facts.fixed_scales.get("bandwidth") if section.bandwidth == "median" else None
-    return section.bandwidth if fixed is None else fixed
 
 
 def _test_cost(facts: JobFacts) -> CostEstimate:

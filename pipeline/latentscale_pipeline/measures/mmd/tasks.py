@@ -14,6 +14,7 @@ from latentscale.mmd.group_sums import GroupSums, sum_feature_pairs, sum_rbf_pai
 from latentscale.mmd.two_sample import Discrepancy, two_sample_discrepancy
 from latentscale.tiles.distances import as_points, row_blocks
 from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.shared.bandwidth import read_bandwidth
 from latentscale_pipeline.storage.artifacts import Output
 
 Float64Array = NDArray[np.float64]
@@ -69,7 +70,7 @@ def divide_rows(m: int, n: int) -> tuple[int, tuple[int, int]]:
 
 def compare_rows(inputs: Inputs) -> Output:
     """Compare two corpora that fit in memory, by groups of equally many rows."""
-    bandwidth, reason = _bandwidth(inputs)
+    bandwidth, reason = read_bandwidth(inputs)
     if reason:
         return Output(values={"reason": reason})
     generator = inputs.generator()
@@ -104,7 +105,7 @@ def compare_rows(inputs: Inputs) -> Output:
 
 def choose_features(inputs: Inputs) -> Output:
     """Choose what the features of both corpora are made with: frequencies, or an origin."""
-    bandwidth, reason = _bandwidth(inputs)
+    bandwidth, reason = read_bandwidth(inputs)
     if reason:
         return Output(values={"reason": reason})
     if bandwidth is not None:
@@ -204,15 +205,6 @@ def _frequency_error(difference: Float64Array) -> float:
 def _output(found: Discrepancy, values: dict[str, Any]) -> Output:
     own = {"value": found.value, "sampling_error": found.sampling_error}
     return Output(values={**own, **values}, arrays={"divided": found.divided})
-
-
-def _bandwidth(inputs: Inputs) -> tuple[float | None, str]:
-    """Return the bandwidth, None for kernels without one, and why it isn't known."""
-    given = inputs.parameters["bandwidth"]
-    if given != "median":
-        return given, ""
-    found = inputs.results["bandwidth"].values
-    return found.get("bandwidth"), found.get("reason", "")
 
 
 def _features(

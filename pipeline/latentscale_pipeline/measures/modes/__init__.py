@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results, Role
+from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results, Role, Score
 from latentscale_pipeline.measures.modes.config import ModesSection
 from latentscale_pipeline.measures.modes.report import ModesReport
 from latentscale_pipeline.measures.modes.results import ModesResults
@@ -20,9 +20,9 @@ class ModesMeasure(Measure):
     results = ModesResults
     report = ModesReport()
 
-    def needs_directions(self, name: str, section: Any) -> str:
-        """Return that rows of zeros have no direction."""
-        return name
+    def needs_directions(self, name: str, section: ModesSection) -> str:
+        """Return the kernel that does not accept rows of zeros."""
+        return "the cosine kernel of modes" if "cosine" in section.kernels else ""
 
     def plan(self, section: ModesSection, facts: JobFacts) -> list[Stage]:
         """Plan the second moments by groups, the modes and the rows that stand for them."""
@@ -34,7 +34,7 @@ class ModesMeasure(Measure):
         """Collect the modes, with where chance puts the largest of them."""
         from latentscale_pipeline.measures.modes.collect import collect_modes
 
-        return collect_modes(facts, results)
+        return collect_modes(section, facts, results)
 
     def name_representatives(
         self,
@@ -50,6 +50,24 @@ class ModesMeasure(Measure):
 
     def section_of_sample(self, section: ModesSection) -> None:
         """Return None: random divisions of the rows say what is expected."""
+
+    def scales(self, found: ModesResults) -> Iterator[tuple[str, float]]:
+        """Yield the bandwidth of the RBF kernel."""
+        if found.bandwidth is not None:
+            yield "bandwidth of modes", found.bandwidth
+
+    def depends_on(self, score: Score, scale: str) -> bool:
+        """Return whether a score has a bandwidth."""
+        return (score.kernel or "").startswith("rbf")
+
+    def read_scales(
+        self, section: ModesSection, settings: Any, found: ModesResults | None
+    ) -> Mapping[str, float | None]:
+        """Take the bandwidth from a finished job, if the RBF kernel uses the median distance."""
+        if "rbf" not in section.kernels or section.bandwidth != "median":
+            return {}
+        derived = (settings or {}).get("bandwidth", "median") == "median"
+        return {"bandwidth": found.bandwidth if found is not None and derived else None}
 
 
 MEASURE = ModesMeasure()

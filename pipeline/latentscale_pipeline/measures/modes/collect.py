@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -18,57 +19,82 @@ from latentscale_pipeline.measures.base import (
     Role,
     Score,
 )
-from latentscale_pipeline.measures.modes.plan import too_few_rows
+from latentscale_pipeline.measures.modes.config import ModesSection
+from latentscale_pipeline.measures.modes.plan import stage_name, too_few_rows
 from latentscale_pipeline.measures.modes.results import Mode, ModeRow, ModesResults
 from latentscale_pipeline.measures.modes.tasks import KINDS
+from latentscale_pipeline.storage.artifacts import Artifact
 
 
-def collect_modes(facts: JobFacts, results: Results) -> Findings:
+def collect_modes(section: ModesSection, facts: JobFacts, results: Results) -> Findings:
     """Collect the modes, with where chance puts the largest of them."""
     if reason := too_few_rows(facts):
         return Findings(None, reason=reason)
-    found = results("modes")
-    modes: dict[str, list[Mode]] = {}
+    modes: dict[str, list[Mode]] = {kind: [] for kind in KINDS.values()}
     scores: list[Score] = []
     expected: dict[int, ExpectedScore] = {}
-    for role in facts.corpora:
-        kind = KINDS[role]
-        nearest = results(f"modes-rows-{role}")
-        rows, cosines = nearest.array("rows"), nearest.array("cosines")
-        values, shares = found.array(f"{kind}_values"), found.array(f"{kind}_shares")
-        modes[kind] = [
-            Mode(
-                value=float(value),
-                corpus=float(ours),
-                reference=float(theirs),
-                rows=[
-                    ModeRow(row=int(row), cosine=float(cosine))
-                    for row, cosine in zip(rows[:, place], cosines[:, place], strict=True)
-                ],
-            )
-            for place, (value, (ours, theirs)) in enumerate(zip(values, shares, strict=True))
-        ]
+    bandwidth = None
+    for kernel in section.kernels:
+        found = results(stage_name(kernel))
+        why = found.values.get("reason")
+        for role in facts.corpora:
+            kind = KINDS[role]
+            if why is None:
+                nearest = results(stage_name(kernel, f"rows-{role}"))
+                modes[kind] += _modes(kernel, kind, found, nearest)
+                expected[len(scores)] = _expected(kind, found)
+            scores.append(_score(section, kernel, kind, found, why))
+        if kernel == "rbf" and why is None:
+            bandwidth = found.values["bandwidth"]
+    return Findings(ModesResults(bandwidth=bandwidth, **modes), tuple(scores), expected=expected)
+
+
+def _modes(kernel: str, kind: str, found: Artifact, nearest: Artifact) -> list[Mode]:
+    rows, cosines = nearest.array("rows"), nearest.array("cosines")
+    values, shares = found.array(f"{kind}_values"), found.array(f"{kind}_shares")
+    return [
+        Mode(
+            kernel=kernel,
+            value=float(value),
+            corpus=float(ours),
+            reference=float(theirs),
+            rows=[
+                ModeRow(row=int(row), cosine=float(cosine))
+                for row, cosine in zip(rows[:, place], cosines[:, place], strict=True)
+            ],
+        )
+        for place, (value, (ours, theirs)) in enumerate(zip(values, shares, strict=True))
+    ]
+
+
+def _expected(kind: str, found: Artifact) -> ExpectedScore:
+    tested = found.array(f"{kind}_found")
+    known = expect_mode(float(tested[0]) if len(tested) else 0.0, found.array(f"{kind}_divided"))
+    return ExpectedScore(found.values["rows"], known)
+
+
+def _score(
+    section: ModesSection, kernel: str, kind: str, found: Artifact, reason: str | None
+) -> Score:
+    """Return the largest mode of a kind, with its interval over random frequencies."""
+    estimate: dict[str, Any] = {"value": None, "reason": reason}
+    if reason is None:
+        values = found.array(f"{kind}_values")
         largest = float(values[0]) if len(values) else 0.0
-        tested = found.array(f"{kind}_found")
-        known = expect_mode(
-            float(tested[0]) if len(tested) else 0.0, found.array(f"{kind}_divided")
-        )
-        expected[len(scores)] = ExpectedScore(found.values["rows"], known)
-        scores.append(
-            Score(
-                measure="modes",
-                of="pair",
-                score=kind,
-                value=largest,
-                lower=largest,
-                upper=largest,
-                bounds="exact",
-                unit="mean squared cosine",
-                better="low",
-                size_dependent=True,
-            )
-        )
-    return Findings(ModesResults(**modes), tuple(scores), expected=expected)
+        exact = kernel == "cosine"
+        lower, upper = (largest, largest) if exact else map(float, found.array(f"{kind}_interval"))
+        bounds = "exact" if exact else "interval95"
+        estimate = {"value": largest, "lower": lower, "upper": upper, "bounds": bounds}
+    return Score(
+        measure="modes",
+        of="pair",
+        score=kind,
+        kernel=kernel if kernel == "cosine" else f"rbf {section.bandwidth}",
+        unit="mean squared cosine",
+        better="low",
+        size_dependent=True,
+        **estimate,
+    )
 
 
 def name_rows(findings: Findings, corpora: Mapping[Role, Corpus]) -> Findings:

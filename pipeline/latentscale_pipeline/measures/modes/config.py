@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from latentscale_pipeline.config.section import Section
+from latentscale_pipeline.config.section import Length, Section, refuse_doubles
+
+ModesKernel = Literal["cosine", "rbf"]
 
 
 class ModesSection(Section):
@@ -16,6 +18,12 @@ class ModesSection(Section):
     compares: ClassVar[bool] = True
     equal_dimensions: ClassVar[bool] = True
 
+    kernels: Annotated[list[ModesKernel], Field(min_length=1), AfterValidator(refuse_doubles)] = (
+        Field(default=["cosine"])
+    )
+    """`cosine` finds kinds of rows by their direction, `rbf` (exp(-d²/2σ²)) by their place."""
+    bandwidth: Literal["median"] | Length = "median"
+    """σ of rbf, a distance; `median` is the median distance of random pairs of the reference."""
     count: Annotated[int, Field(ge=1, le=50)] = 5
     """How many modes of each kind are described."""
     examples: Annotated[int, Field(ge=1, le=100)] = 10

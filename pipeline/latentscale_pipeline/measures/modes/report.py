@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport
@@ -62,6 +63,13 @@ class ModesReport(MeasureReport):
             if modes
         ]
 
+    def methods(self, found: ModesResults) -> list[tuple[str, str]]:
+        """Return what the RBF kernel is made with."""
+        if found.bandwidth is None:
+            return []
+        width = write_number(found.bandwidth)
+        return [("modes, rbf", f"random Fourier features, bandwidth {width}")]
+
     def notes(self, found: ModesResults) -> list[str]:
         """Say how to read the modes."""
         return [
@@ -73,9 +81,15 @@ class ModesReport(MeasureReport):
 
 
 def _table_rows(modes: Sequence[Mode]) -> list[dict[str, str]]:
+    kernels = {mode.kernel for mode in modes} != {"cosine"}
+    places = [
+        place
+        for _, alike in groupby(modes, lambda mode: mode.kernel)
+        for place, _ in enumerate(alike, 1)
+    ]
     return [
         {
-            "mode": str(place),
+            "mode": f"{mode.kernel} {place}" if kernels else str(place),
             "difference": write_number(mode.value, 2, typeset=True),
             "corpus": write_number(mode.corpus, 3, typeset=True),
             "reference": write_number(mode.reference, 3, typeset=True),
@@ -85,7 +99,7 @@ def _table_rows(modes: Sequence[Mode]) -> list[dict[str, str]]:
                 for row in mode.rows[:SHOWN_ROWS]
             ),
         }
-        for place, mode in enumerate(modes, 1)
+        for place, mode in zip(places, modes, strict=True)
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, NonNegativeFloat
 
 from latentscale_pipeline.results.part import Absent, Count, Part, Share
 
@@ -15,7 +15,7 @@ class ModeRow(Part):
     row: Count
     """Number of the row in its corpus."""
     cosine: Annotated[float, Field(ge=0.0, le=1.0)]
-    """Absolute cosine with the mode's direction."""
+    """Absolute cosine with the mode's direction; under rbf of the row's features."""
     id: Absent[str] = None
     """Its id, if the corpus has ids."""
     label: Absent[str] = None
@@ -25,10 +25,12 @@ class ModeRow(Part):
 class Mode(Part):
     """A kind of rows that is more frequent in one corpus than in the other."""
 
+    kernel: str = "cosine"
+    """Kernel."""
     value: Annotated[float, Field(ge=0.0)]
     """Difference of the two shares."""
     corpus: Share
-    """Mean squared cosine of the corpus's rows with the mode's direction."""
+    """Mean squared cosine of the corpus's rows, or of their features, with the direction."""
     reference: Share
     """The same of the reference's rows."""
     rows: list[ModeRow]
@@ -40,7 +42,9 @@ class ModesResults(Part):
 
     model_config = ConfigDict(title="modes")
 
+    bandwidth: Absent[NonNegativeFloat] = None
+    """Bandwidth σ of the RBF kernel."""
     novel: list[Mode]
-    """Modes that are more frequent in the corpus, the largest difference first."""
+    """Modes that are more frequent in the corpus, by kernel, the largest difference first."""
     missing: list[Mode]
-    """Modes that are more frequent in the reference, the largest difference first."""
+    """Modes that are more frequent in the reference, by kernel, the largest difference first."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.linalg.fourier_features import draw_frequencies
 from latentscale.modes.difference import (
     GroupMoments,
     divide_groups,
     leading_modes,
+    moments_difference,
     sum_group_moments,
 )
-from latentscale.tiles.distances import as_points, row_blocks
+from latentscale.modes.features import largest_under_kernel, unit_features
+from latentscale.tiles.distances import row_blocks
 from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.shared.bandwidth import read_bandwidth
 from latentscale_pipeline.storage.artifacts import Output
 
 Float64Array = NDArray[np.float64]
@@ -21,26 +25,43 @@ Int64Array = NDArray[np.int64]
 SHARDS_PER_TASK = 8
 """Shards that one task reads."""
 
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 8192
 """Rows that are scaled to unit length at a time."""
 
 KINDS = {"corpus": "novel", "reference": "missing"}
 """The modes that the rows of each corpus stand for."""
 
+FREQUENCIES = 256
+"""Random Fourier frequencies of the RBF kernel; the largest mode is known to some percent."""
+
+
+def draw_features(inputs: Inputs) -> Output:
+    """Draw the frequencies of the RBF kernel."""
+    bandwidth, reason = read_bandwidth(inputs)
+    if bandwidth is None:
+        return Output(values={"reason": reason})
+    d = inputs.parameters["d"]
+    frequencies = draw_frequencies("rbf", bandwidth, d, FREQUENCIES, inputs.generator())
+    return Output(values={"bandwidth": bandwidth}, arrays={"frequencies": frequencies})
+
 
 def sum_moments(inputs: Inputs) -> Output:
-    """Sum the outer products of the rows of some shards, by random groups.
+    """Sum the outer products of the unit vectors of some shards, by random groups.
 
     The rows that no division needs, because the other corpus has fewer, are the last group.
     """
     p, generator = inputs.parameters, inputs.generator()
+    frequencies, reason = _frequencies(inputs)
+    if reason:
+        return Output(values={"reason": reason})
     corpus, groups = inputs.corpora[p["role"]], p["groups"]
-    matrices, sizes = np.zeros((groups + 1, corpus.d, corpus.d)), np.zeros(groups + 1, np.int64)
+    width = corpus.d if frequencies is None else 2 * FREQUENCIES
+    matrices, sizes = np.zeros((groups + 1, width, width)), np.zeros(groups + 1, np.int64)
     for shard in _shards(inputs):
         rows = corpus.read_shard(shard)
         group = np.minimum(generator.integers(round(groups / p["share"]), size=len(rows)), groups)
         for block in row_blocks(len(rows), BLOCK_ROWS):
-            unit = as_points(rows[block], "cosine").rows
+            unit = unit_features(rows[block], frequencies)
             sum_group_moments(unit, group[block], matrices, sizes)
     return Output(values={}, arrays={"matrices": matrices, "sizes": sizes})
 
@@ -48,6 +69,8 @@ def sum_moments(inputs: Inputs) -> Output:
 def join_moments(inputs: Inputs) -> Output:
     """Add the sums of all parts in their order."""
     first, *others = inputs.parts
+    if reason := first.values.get("reason"):
+        return Output(values={"reason": reason})
     matrices, sizes = first.array("matrices").copy(), first.array("sizes").copy()
     for part in others:
         matrices += part.array("matrices")
@@ -59,6 +82,8 @@ def find_modes(inputs: Inputs) -> Output:
     """Find the largest modes of both kinds, and what random divisions make of them."""
     p = inputs.parameters
     parts = [inputs.results[name] for name in p["moments"]]
+    if reason := parts[0].values.get("reason"):
+        return Output(values={"reason": reason})
     matrices, sizes = ([part.array(name) for part in parts] for name in ("matrices", "sizes"))
     whole = GroupMoments(
         np.stack([each.sum(axis=0) for each in matrices]),
@@ -79,19 +104,26 @@ def find_modes(inputs: Inputs) -> Output:
         arrays[f"{name}_shares"] = modes.shares
         arrays[f"{name}_divided"] = chance[place]
         arrays[f"{name}_found"] = found.values[:1]
+    if p["features"]:
+        values["bandwidth"] = inputs.results[p["features"]].values["bandwidth"]
+        intervals = largest_under_kernel(moments_difference(whole))
+        arrays["novel_interval"], arrays["missing_interval"] = intervals
     return Output(values=values, arrays=arrays)
 
 
 def find_rows(inputs: Inputs) -> Output:
     """Find the rows of some shards that are nearest to each mode."""
     p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
-    directions = inputs.results["modes"].array(f"{KINDS[p['role']]}_directions")
+    frequencies, reason = _frequencies(inputs)
+    if reason:
+        return Output(values={"reason": reason})
+    directions = inputs.results[p["modes"]].array(f"{KINDS[p['role']]}_directions")
     rows: Int64Array = np.empty((0, directions.shape[1]), np.int64)
     cosines: Float64Array = np.empty((0, directions.shape[1]))
     for shard in _shards(inputs):
         start, read = corpus.shard_range(shard).start, corpus.read_shard(shard)
         for block in row_blocks(len(read), BLOCK_ROWS):
-            found = np.abs(as_points(read[block], "cosine").rows @ directions)
+            found = np.abs(unit_features(read[block], frequencies) @ directions)
             numbers = np.arange(start + block.start, start + block.stop)[:, None]
             rows, cosines = _nearest(
                 np.concatenate([rows, np.broadcast_to(numbers, found.shape)]),
@@ -103,11 +135,23 @@ def find_rows(inputs: Inputs) -> Output:
 
 def join_rows(inputs: Inputs) -> Output:
     """Choose the nearest rows of all parts."""
+    if reason := inputs.parts[0].values.get("reason"):
+        return Output(values={"reason": reason})
     rows, cosines = (
         np.concatenate([part.array(name) for part in inputs.parts]) for name in ("rows", "cosines")
     )
     rows, cosines = _nearest(rows, cosines, inputs.parameters["examples"])
     return Output(values={}, arrays={"rows": rows, "cosines": cosines})
+
+
+def _frequencies(inputs: Inputs) -> tuple[Float64Array | None, str]:
+    """Return the frequencies, None for the cosine kernel, and why they aren't known."""
+    name = inputs.parameters["features"]
+    if name is None:
+        return None, ""
+    found = inputs.results[name]
+    reason = found.values.get("reason", "")
+    return (None, reason) if reason else (found.array("frequencies"), "")
 
 
 def _nearest(

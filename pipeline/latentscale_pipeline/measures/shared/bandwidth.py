@@ -28,6 +28,21 @@ PAIR_BYTES = 100
 """Memory of a drawn pair of rows: its numbers, sorted, and its distance."""
 
 
+def planned_bandwidth(given: float | str | None, facts: JobFacts) -> float | str | None:
+    """Return the bandwidth of a section, from another job where that gives the median distance."""
+    fixed = facts.fixed_scales.get("bandwidth") if given == "median" else None
+    return given if fixed is None else fixed
+
+
+def read_bandwidth(inputs: Inputs) -> tuple[float | None, str]:
+    """Return a task's bandwidth, None for a kernel without one, and why it isn't known."""
+    given = inputs.parameters["bandwidth"]
+    if given != "median":
+        return given, ""
+    found = inputs.results["bandwidth"].values
+    return found.get("bandwidth"), found.get("reason", "")
+
+
 def bandwidth_stage(facts: JobFacts) -> Stage:
     """Plan the bandwidth that kernels share: the median distance of random pairs of rows."""
     role = facts.scale_role

@@ -12,7 +12,7 @@ from latentscale_pipeline.measures.base import (
     JobFacts,
     Role,
 )
-from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage
+from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage, planned_bandwidth
 from latentscale_pipeline.measures.shared.random_rows import (
     MOST_TASKS,
     affordable_rows,
@@ -35,7 +35,7 @@ SCALE_OPERATIONS = 6.0
 
 def plan_spread(section: Spread, facts: JobFacts) -> list[Stage]:
     """Plan random rows of every corpus, and the sums of their similarities to all rows."""
-    bandwidth = _bandwidth(section, facts)
+    bandwidth = planned_bandwidth(section.bandwidth, facts)
     first = [bandwidth_stage(facts)] if bandwidth == "median" else []
     roles = facts.corpora
     return [*first, *(stage for role in roles for stage in _stages(section, facts, role))]
@@ -51,12 +51,6 @@ def drawn_count(section: Spread, facts: JobFacts, role: Role) -> int:
     return affordable_rows(facts.corpora[role].n, section.rows, facts.pairs)
 
 
-def _bandwidth(section: Spread, facts: JobFacts) -> float | str:
-    """Return the bandwidth, from another job where that gives it."""
-    fixed = facts.fixed_scales.get("bandwidth") if section.bandwidth == "median" else None
-    return section.bandwidth if fixed is None else fixed
-
-
 def _stages(section: Spread, facts: JobFacts, role: Role) -> list[Stage]:
     corpus, rows = facts.corpora[role], drawn_count(section, facts, role)
     # In random order, so that halves of them have nothing to do with their content.
@@ -66,7 +60,7 @@ def _stages(section: Spread, facts: JobFacts, role: Role) -> list[Stage]:
 
 def _sums_stage(section: Spread, facts: JobFacts, role: Role, drawn: str) -> Stage:
     corpus, rows = facts.corpora[role], drawn_count(section, facts, role)
-    bandwidth = _bandwidth(section, facts)
+    bandwidth = planned_bandwidth(section.bandwidth, facts)
     shards = max(shards_per_block(corpus), -(-corpus.shards // MOST_TASKS))
     parts = -(-corpus.shards // shards)
     distances = 1 if section.temperature is None else 2

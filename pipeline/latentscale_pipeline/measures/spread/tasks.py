@@ -12,6 +12,7 @@ from latentscale.spread.scores import sampling_errors, spread
 from latentscale.tiles.distances import Float64Array, Metric, Points, as_points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_scored
+from latentscale_pipeline.measures.shared.bandwidth import read_bandwidth
 from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
@@ -55,8 +56,8 @@ def score_sums(inputs: Inputs) -> Output:
             store_scored(Scored(estimate, error))
             for estimate, error in zip(spread(sums), errors, strict=True)
         ]
-    bandwidth = _bandwidth(inputs)
-    return Output(values={**found, **bandwidth})
+    bandwidth, reason = read_bandwidth(inputs)
+    return Output(values={**found, "bandwidth": bandwidth, "reason": reason})
 
 
 def _sums(part: Artifact, metric: Metric) -> RowSums:
@@ -74,18 +75,9 @@ def _drawn(inputs: Inputs, metric: Metric) -> tuple[Points, Float64Array]:
 def _scales(inputs: Inputs) -> dict[Metric, list[float]]:
     """Return the scales under each distance, in one over its unit."""
     p, scales = inputs.parameters, dict[Metric, list[float]]()
-    bandwidth = _bandwidth(inputs)["bandwidth"]
+    bandwidth, _ = read_bandwidth(inputs)
     if bandwidth is not None:
         scales["euclidean"] = [scale / bandwidth for scale in p["scales"]]
     if p["temperature"] is not None:
         scales["cosine"] = [1.0 / p["temperature"]]
     return scales
-
-
-def _bandwidth(inputs: Inputs) -> dict[str, Any]:
-    """Return the bandwidth, or why there is none."""
-    given = inputs.parameters["bandwidth"]
-    if given != "median":
-        return {"bandwidth": given}
-    found = inputs.results["bandwidth"].values
-    return {"bandwidth": found.get("bandwidth"), "reason": found.get("reason")}

@@ -34,7 +34,7 @@ from latentscale_pipeline.measures.base import (
     Role,
     write_pairs,
 )
-from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage
+from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage, planned_bandwidth
 from latentscale_pipeline.measures.shared.random_rows import (
     row_bytes,
     sample_stage,
@@ -251,7 +251,7 @@ def _sampling_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: 
         **_scored(section),
         "weights": _weights(section, corpus),
     }
-    bandwidth = _bandwidth(kernel, facts)
+    bandwidth = planned_bandwidth(kernel.bandwidth, facts)
     stage = Stage(
         name=sampling_stage_name(kernel, role),
         work=jackknife_moments if cosine else jackknife_kernel,
@@ -277,12 +277,6 @@ def _sampling_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: 
     return share_reading(stage, corpus, read_rows, rows) if rows < corpus.n else stage
 
 
-def _bandwidth(kernel: VendiKernel, facts: JobFacts) -> float | str | None:
-    """Return the bandwidth of a kernel, from another job where that gives it."""
-    fixed = facts.fixed_scales.get("bandwidth") if kernel.bandwidth == "median" else None
-    return fixed if fixed is not None else kernel.bandwidth
-
-
 def _kernel_parameters(kernel: VendiKernel, bandwidth: float | str | None) -> dict[str, Any]:
     source = {"source": source_checksum(kernel.name)} if kernel.is_code else {}
     return {"kernel": kernel.name, "bandwidth": bandwidth, **source}
@@ -294,7 +288,7 @@ def _weights(section: Vendi, corpus: CorpusFacts) -> str | None:
 
 def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role) -> Stage:
     corpus = facts.corpora[role]
-    bandwidth = _bandwidth(kernel, facts)
+    bandwidth = planned_bandwidth(kernel.bandwidth, facts)
     weights = _weights(section, corpus)
     method, why = _choose_method(section, kernel, facts, role, weighted=weights is not None)
     parameters = {

@@ -17,6 +17,7 @@ from latentscale_pipeline.config.user_functions import load_function
 from latentscale_pipeline.engine.stage import Inputs, Work
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import store_estimate
+from latentscale_pipeline.measures.shared.bandwidth import read_bandwidth
 from latentscale_pipeline.storage.artifacts import Output
 
 
@@ -37,12 +38,10 @@ def under_kernel(work: Callable[[Inputs, Similarity], Output]) -> Work:
 
     @wraps(work)
     def working(inputs: Inputs) -> Output:
-        name, bandwidth = inputs.parameters["kernel"], inputs.parameters["bandwidth"]
-        if bandwidth == "median":
-            found = inputs.results["bandwidth"].values
-            if "reason" in found:
-                return Output(values={"reason": found["reason"]})
-            bandwidth = float(found["bandwidth"])
+        name = inputs.parameters["kernel"]
+        bandwidth, reason = read_bandwidth(inputs)
+        if reason:
+            return Output(values={"reason": reason})
         if ":" not in name:
             return work(inputs, Similarity(cast(Kernel, name), bandwidth))
         try:

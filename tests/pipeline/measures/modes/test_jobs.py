@@ -114,6 +114,52 @@ def test_rows_have_ids_and_labels(tmp_path: Path) -> None:
     assert "<b>birds" not in page
 
 
+def test_the_rbf_kernel_finds_kinds_by_their_place(tmp_path: Path) -> None:
+    """The kernel of all rows is inside of the interval, and another job takes the bandwidth."""
+    from scipy.spatial.distance import cdist
+
+    generator = np.random.default_rng(3)
+    corpus, ours = kinds(generator, 300, [0.4, 0.1, 0.5])
+    reference, theirs = kinds(generator, 250, [0.1, 0.4, 0.5])
+    for rows, kind in ((corpus, ours), (reference, theirs)):
+        rows[kind == 0] *= 3.0
+        rows[kind == 1, :2] = rows[kind == 1, 1::-1]  # in the direction of the first kind
+    results = run(tmp_path / "job", corpus, reference, "kernels: [cosine, rbf], bandwidth: 0.5")
+    found = results["measures"]["modes"]
+    assert found["bandwidth"] == 0.5
+    assert [row["kernel"] for row in results["scores"]] == ["cosine"] * 2 + ["rbf 0.5"] * 2
+    rows = np.concatenate([corpus, reference]).astype("f4")
+    values, vectors = np.linalg.eigh(np.exp(-cdist(rows, rows, "sqeuclidean") / 0.5))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    weights = np.concatenate([np.full(300, 1.0 / 300), np.full(250, -1.0 / 250)])
+    true = np.linalg.eigvalsh((root * weights) @ root)
+    for row, value in zip(results["scores"][2:], (true[-1], -true[0]), strict=True):
+        assert row["bounds"] == "interval95"
+        assert row["lower"] <= value <= row["upper"]
+        assert row["upper"] - row["lower"] < 0.2 * value
+        assert row["expected"]["p"] <= 0.003
+    novel, missing = (
+        next(mode for mode in found[kind] if mode["kernel"] == "rbf")
+        for kind in ("novel", "missing")
+    )
+    assert {ours[row["row"]] for row in novel["rows"]} == {0}
+    assert {theirs[row["row"]] for row in missing["rows"]} == {1}
+    assert results["scores"][0]["value"] < 0.4 * results["scores"][2]["value"]
+
+
+def test_the_bandwidth_is_the_median_distance_or_has_a_reason(tmp_path: Path) -> None:
+    from scipy.spatial.distance import pdist
+
+    generator = np.random.default_rng(4)
+    rows = generator.normal(size=(240, 5))
+    results = run(tmp_path / "median", rows[:120], rows[120:], "kernels: [rbf]")
+    bandwidth = results["measures"]["modes"]["bandwidth"]
+    assert bandwidth == pytest.approx(np.median(pdist(rows[120:].astype("f4"))), rel=1e-6)
+    equal = run(tmp_path / "equal", rows[:120], np.ones((120, 5)), "kernels: [rbf]")
+    assert equal["measures"]["modes"] == {"novel": [], "missing": []}
+    assert all("so it can't be a bandwidth" in row["reason"] for row in equal["scores"])
+
+
 def test_few_rows_say_why(tmp_path: Path) -> None:
     rows = np.eye(4)[np.arange(99) % 4]
     results = run(tmp_path / "few", np.concatenate([rows, rows]), rows)
