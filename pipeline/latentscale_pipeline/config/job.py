@@ -70,7 +70,7 @@ class ExcludedShards(Section):
 class Budget(Section):
     """Limits for the work of a measure on one corpus."""
 
-    pairs: PositiveFloat = 2.0e11
+    pairs: PositiveFloat = 5.0e10
     """Largest number of pairs of rows. Methods that need more aren't chosen; if there is no other
     method, the job is refused.
     """

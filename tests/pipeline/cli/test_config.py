@@ -89,6 +89,7 @@ def test_a_source_stands_for_a_job_file(latentscale: Command) -> None:
         "baselines",
     ]
     assert (alone.name, alone.measures["magnitude"].scales) == ("gen", 40)
+    assert alone.budget.pairs == 4 * read(chosen.out).budget.pairs
     one = read(latentscale("config", "a.npy", "--preset", "thorough", "--measures", "heat").out)
     assert one.measures["heat"].recall == 0.99
 

@@ -64,6 +64,7 @@ def cover_stage(section: Duplicates, facts: JobFacts, role: Role, lists: str) ->
     """Plan the groups of near-duplicates of a corpus, whose nearest rows are in ``lists``."""
     corpus = facts.corpora[role]
     held, near = min(_held_rows(corpus.d), corpus.n), COVERED_SHARE * corpus.n
+    pairs = min(near**2 / 2, facts.pairs)
     return Stage(
         name=stage_name(role),
         work=cover_rows,
@@ -85,8 +86,8 @@ def cover_stage(section: Duplicates, facts: JobFacts, role: Role, lists: str) ->
         cost_estimate=CostEstimate(
             bytes_read=(2 + 2 * int(near) // held) * corpus.stored_bytes + 8 * corpus.n,
             bytes_written=int(16 * near) + RESULT_BYTES,
-            float32_multiply_adds=near**2 / 2 * corpus.d,
-            elementwise_operations=3 * near**2 / 2 + UNIT_OPERATIONS * near * corpus.d,
+            float32_multiply_adds=pairs * corpus.d,
+            elementwise_operations=3 * pairs + UNIT_OPERATIONS * near * corpus.d,
             method="greedy in row order",
         ),
     )
