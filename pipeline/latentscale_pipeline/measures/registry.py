@@ -3,6 +3,7 @@
 from latentscale_pipeline.measures import (
     alignment,
     baselines,
+    conditional,
     duplicates,
     geomca,
     heat,
@@ -24,6 +25,7 @@ MEASURES: dict[str, Measure] = {
     "projection": projection.MEASURE,
     "label_shares": label_shares.MEASURE,
     "alignment": alignment.MEASURE,
+    "conditional": conditional.MEASURE,
     "mmd": mmd.MEASURE,
     "modes": modes.MEASURE,
     "heat": heat.MEASURE,

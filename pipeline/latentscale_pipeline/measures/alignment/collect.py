@@ -8,17 +8,18 @@ from typing import Any
 from latentscale.alignment.common_neighbours import NONE_COMMON, OVERLAP
 from latentscale.alignment.linear_cka import BIASED, DEBIASED
 from latentscale_pipeline.measures.alignment.config import Alignment
-from latentscale_pipeline.measures.alignment.plan import STAGE, too_few_pairs
-from latentscale_pipeline.measures.alignment.results import AlignmentResults, UnpairedRows
+from latentscale_pipeline.measures.alignment.plan import too_few_pairs
+from latentscale_pipeline.measures.alignment.results import AlignmentResults
+from latentscale_pipeline.measures.alignment.tasks import STAGE
 from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
     Results,
-    Role,
     Score,
     load_estimate,
 )
-from latentscale_pipeline.measures.shared.pairs import PAIRS, ROLES
+from latentscale_pipeline.measures.shared.pairs import ROLES, pairs_name
+from latentscale_pipeline.measures.shared.unpaired import unpaired_rows
 
 SCORES = {
     DEBIASED: ("correlation", "high"),
@@ -51,8 +52,8 @@ def collect_alignment(section: Alignment, facts: JobFacts, results: Results) -> 
                 sampling_error=found["sampling_error"] if found else None,
             )
         )
-    paired: Mapping[str, Any] = {} if reason else results(PAIRS).values
-    corpus, reference = (_unpaired(paired, role) for role in ROLES)
+    paired: Mapping[str, Any] = {} if reason else results(pairs_name(STAGE)).values
+    corpus, reference = (unpaired_rows(paired, role) for role in ROLES)
     part = AlignmentResults(
         by=facts.pair or "",
         common=paired.get("common", 0),
@@ -67,10 +68,3 @@ def collect_alignment(section: Alignment, facts: JobFacts, results: Results) -> 
     names = [f"{role}_{what}" for role in ROLES for what in ("rows", "common")]
     arrays = {} if reason else {f"alignment/{name}": results(STAGE).path(name) for name in names}
     return Findings(part, tuple(scores), arrays)
-
-
-def _unpaired(paired: Mapping[str, Any], role: Role) -> UnpairedRows:
-    return UnpairedRows(
-        share=paired.get("unpaired", {}).get(role, 0.0),
-        ids=paired.get("examples", {}).get(role, []),
-    )

@@ -9,12 +9,10 @@ from latentscale.sampling.halves import SPLITS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.alignment.config import Alignment
-from latentscale_pipeline.measures.alignment.tasks import find_neighbours, score_pairs
+from latentscale_pipeline.measures.alignment.tasks import STAGE, find_neighbours, score_pairs
 from latentscale_pipeline.measures.base import FEW_TILES_BYTES, RESULT_BYTES, JobFacts
-from latentscale_pipeline.measures.shared.pairs import PAIRS, ROLES, pair_stages, rows_name
+from latentscale_pipeline.measures.shared.pairs import ROLES, pair_stages, pairs_name, rows_name
 from latentscale_pipeline.measures.shared.random_rows import LEAST_ROWS, row_bytes
-
-STAGE = "alignment"
 
 QUERIES = 5000
 """Items whose neighbours one task finds."""
@@ -34,7 +32,7 @@ def plan_alignment(section: Alignment, facts: JobFacts) -> list[Stage]:
     pairs = pair_count(section, facts)
     if too_few_pairs(section, facts):
         return []
-    return [*pair_stages(facts, pairs), _lists_stage(section, facts, pairs)]
+    return [*pair_stages(facts, pairs, STAGE), _lists_stage(section, facts, pairs)]
 
 
 def pair_count(section: Alignment, facts: JobFacts) -> int:
@@ -64,7 +62,7 @@ def _lists_stage(section: Alignment, facts: JobFacts, pairs: int) -> Stage:
         work=find_neighbours,
         finalise=score_pairs,
         partitions=parts,
-        needs=(PAIRS, *(rows_name(role) for role in ROLES)),
+        needs=(pairs_name(STAGE), *(rows_name(STAGE, role) for role in ROLES)),
         parameters={
             "metric": section.metric,
             "k": section.k,

@@ -7,13 +7,11 @@ from typing import ClassVar
 
 from latentscale_pipeline.measures.alignment.results import AlignmentResults
 from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.measures.shared.unpaired import describe_unpaired
 from latentscale_pipeline.results import model
 from latentscale_pipeline.views.figure import Curve, Figure, Panel
-from latentscale_pipeline.views.formatting import printable, shorten, write_share
+from latentscale_pipeline.views.formatting import printable, write_share
 from latentscale_pipeline.views.glossary import Definition
-
-FEW_UNPAIRED = 0.001
-"""Share of unpaired rows up to which nobody needs to know."""
 
 
 class AlignmentReport(MeasureReport):
@@ -69,7 +67,7 @@ class AlignmentReport(MeasureReport):
         """Say which pairs the numbers are of, and what chance would give."""
         if not found.pairs:
             return []
-        alone = [f"{sentence}." for sentence in _unpaired(found)]
+        alone = [f"{sentence}." for sentence in describe_unpaired(found.corpus, found.reference)]
         chance = found.k / (found.pairs - 1)
         sampled = (
             f"The numbers are those of {found.pairs:,} random pairs of rows, of {found.common:,}."
@@ -86,7 +84,7 @@ class AlignmentReport(MeasureReport):
 
     def caveats(self, found: AlignmentResults, results: model.Results) -> list[str]:
         """Say which rows have no partner."""
-        return _unpaired(found)
+        return list(describe_unpaired(found.corpus, found.reference))
 
     def figures(self, found: AlignmentResults, results: model.Results) -> list[Figure]:
         """Draw how many neighbours of an item both models agree on."""
@@ -115,16 +113,3 @@ class AlignmentReport(MeasureReport):
                 ),
             )
         ]
-
-
-def _unpaired(found: AlignmentResults) -> list[str]:
-    """Say of each corpus which rows have no partner, if they are more than a few."""
-    said = []
-    for role, part in (("corpus", found.corpus), ("reference", found.reference)):
-        if part.share > FEW_UNPAIRED:
-            named = ", ".join(printable(shorten(each, 40)) for each in part.ids)
-            said.append(
-                f"{write_share(part.share)} of the {role}'s rows have no partner ({named}, …), and "
-                "aren't in the alignment"
-            )
-    return said

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from pydantic import ConfigDict
 
-from latentscale_pipeline.results.part import Absent, Count, Part, Positive, Reason, Share
-
-
-class UnpairedRows(Part):
-    """Rows of a corpus that have no partner in the other."""
-
-    share: Share
-    """Share of the rows."""
-    ids: list[str]
-    """Ids of some of them."""
+from latentscale_pipeline.measures.shared.unpaired import UnpairedRows
+from latentscale_pipeline.results.part import Absent, Count, Part, Positive, Reason
 
 
 class AlignmentResults(Part):

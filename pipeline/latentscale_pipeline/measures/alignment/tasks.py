@@ -13,12 +13,18 @@ from latentscale.neighbours.exact import nearest
 from latentscale.tiles.distances import as_points
 from latentscale.tiles.top_lists import hash_numbers
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, store_scored
-from latentscale_pipeline.measures.shared.pairs import PAIRS, ROLES, rows_name
+from latentscale_pipeline.measures.shared.pairs import (
+    ROLES,
+    pairs_name,
+    rows_name,
+    too_few_found,
+)
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Int64Array = NDArray[np.int64]
+
+STAGE = "alignment"
 
 
 def find_neighbours(inputs: Inputs) -> Output:
@@ -28,7 +34,7 @@ def find_neighbours(inputs: Inputs) -> Output:
 
 def _nearest(inputs: Inputs, role: Role) -> Int64Array:
     p = inputs.parameters
-    vectors = inputs.results[rows_name(role)].array("vectors")
+    vectors = inputs.results[rows_name(STAGE, role)].array("vectors")
     places = np.arange(len(vectors), dtype=np.int64)
     some = slice(inputs.index * p["queries"], (inputs.index + 1) * p["queries"])
     if len(vectors) <= p["k"] or not len(places[some]):
@@ -47,15 +53,15 @@ def _nearest(inputs: Inputs, role: Role) -> Int64Array:
 def score_pairs(inputs: Inputs) -> Output:
     """Join the lists, and compute the scores."""
     p = inputs.parameters
-    paired = inputs.results[PAIRS]
+    paired = inputs.results[pairs_name(STAGE)]
     rows = [paired.array(role) for role in ROLES]
     m = len(rows[0])
     if m < max(p["k"] + 1, LEAST_ROWS):
-        raise BadInput(_too_few(inputs, m))
+        raise too_few_found(paired, m)
     first, second = (_join(inputs.parts, role) for role in ROLES)
     seed = int(inputs.generator().integers(2**62))
     common = paired.values["common"]
-    x, y = (inputs.results[rows_name(role)].array("vectors") for role in ROLES)
+    x, y = (inputs.results[rows_name(STAGE, role)].array("vectors") for role in ROLES)
     kernels = linear_cka(x, y, max(m, common))
     neighbours = score_neighbours(first, second, p["k"], max(m, common), seed)
     counts = count_common(first[:, : p["k"]], second[:, : p["k"]]).astype(np.int32)
@@ -82,12 +88,3 @@ def _join(parts: Sequence[Artifact], role: Role) -> Int64Array:
     """Return the lists of all items; the last parts are empty if pairs are fewer than planned."""
     lists = [part.array(role) for part in parts]
     return np.concatenate([each for each in lists if len(each)])
-
-
-def _too_few(inputs: Inputs, m: int) -> str:
-    examples = inputs.results[PAIRS].values["examples"]
-    named = ", ".join(f"{ids[0]!r} is only in the {role}" for role, ids in examples.items())
-    return (
-        f"pair: ids found {m} ids that are in both corpora{f' ({named})' if named else ''}; check "
-        "that both name the same items in the same way, upper and lower case included"
-    )

@@ -25,14 +25,7 @@ from latentscale_pipeline.measures.shared.random_rows import (
     row_bytes,
     share_reading,
 )
-from latentscale_pipeline.storage.artifacts import Output
-
-PAIRS = "pairs"
-"""Name of the stage that pairs rows: arrays ``corpus`` and ``reference``.
-
-Its values are ``common``, the number of pairs there are; ``unpaired``, the share of the rows of
-each corpus without a partner; and ``examples``, ids of such rows.
-"""
+from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 KEPT_IDS = 200_000
 """Ids of the smaller corpus that are kept. One of so many rows is paired completely."""
@@ -52,41 +45,52 @@ EXAMPLES = 3
 ROLES: tuple[Role, Role] = ("corpus", "reference")
 
 
-def rows_name(role: Role) -> str:
+def pairs_name(measure: str) -> str:
+    """Return the name of the stage that pairs rows: arrays ``corpus`` and ``reference``.
+
+    Its values are ``common``, the number of pairs there are; ``unpaired``, the share of the rows of
+    each corpus without a partner; and ``examples``, ids of such rows.
+    """
+    return f"{measure}-pairs"
+
+
+def rows_name(measure: str, role: Role) -> str:
     """Return the name of the stage with the vectors of the pairs, in the order of the pairs."""
-    return f"paired-rows-{role}"
+    return f"{measure}-rows-{role}"
 
 
-def pair_stages(facts: JobFacts, pairs: int) -> list[Stage]:
-    """Plan at most so many random pairs, and their vectors in both corpora.
+def pair_stages(facts: JobFacts, pairs: int, measure: str) -> list[Stage]:
+    """Plan at most so many random pairs for a measure, and their vectors in both corpora.
 
     Raises
     ------
     BadInput
         If the corpora can't be paired in the way that the job asks for.
     """
-    pairing = [_numbers_stage(facts, pairs)] if facts.pair == "rows" else _ids_stages(facts, pairs)
-    return [*pairing, *(_rows_stage(facts, role, pairs) for role in ROLES)]
+    plan = _number_stages if facts.pair == "rows" else _ids_stages
+    pairing = plan(facts, pairs, pairs_name(measure))
+    return [*pairing, *(_rows_stage(facts, role, pairs, measure) for role in ROLES)]
 
 
-def _numbers_stage(facts: JobFacts, pairs: int) -> Stage:
+def _number_stages(facts: JobFacts, pairs: int, name: str) -> list[Stage]:
     corpus, reference = (facts.corpora[role] for role in ROLES)
     if corpus.n != reference.n:
         raise BadInput(
             f"pair: rows needs as many rows in both corpora; the corpus has {corpus.n:,} and the "
             f"reference {reference.n:,}; pair by ids instead, with pair: ids"
         )
-    return Stage(
-        name=PAIRS,
+    drawing = Stage(
+        name=name,
         work=draw_pairs,
         parameters={"by": "rows", "n": corpus.n, "pairs": pairs},
         seed=facts.seed,
         memory_bytes=drawing_bytes(corpus.n, pairs),
         cost_estimate=CostEstimate(bytes_written=16 * pairs + RESULT_BYTES),
     )
+    return [drawing]
 
 
-def _ids_stages(facts: JobFacts, pairs: int) -> list[Stage]:
+def _ids_stages(facts: JobFacts, pairs: int, name: str) -> list[Stage]:
     for role in ROLES:
         if facts.corpora[role].ids is None:
             option = "--ids" if role == "corpus" else "--reference-ids"
@@ -109,7 +113,7 @@ def _ids_stages(facts: JobFacts, pairs: int) -> list[Stage]:
         ),
     )
     pairing = Stage(
-        name=PAIRS,
+        name=name,
         work=pair_ids,
         needs=(sketch.name,),
         corpora=ROLES,
@@ -130,15 +134,15 @@ def _ids_stages(facts: JobFacts, pairs: int) -> list[Stage]:
     return [sketch, pairing]
 
 
-def _rows_stage(facts: JobFacts, role: Role, pairs: int) -> Stage:
+def _rows_stage(facts: JobFacts, role: Role, pairs: int, measure: str) -> Stage:
     corpus = facts.corpora[role]
     stage = Stage(
-        name=rows_name(role),
+        name=rows_name(measure, role),
         temporary="result",
         work=store_paired,
-        needs=(PAIRS,),
+        needs=(pairs_name(measure),),
         corpora=(role,),
-        parameters={"role": role},
+        parameters={"role": role, "paired": pairs_name(measure)},
         memory_bytes=3 * row_bytes(corpus) * pairs + 16 * pairs,
         cost_estimate=CostEstimate(bytes_written=row_bytes(corpus) * pairs + RESULT_BYTES),
     )
@@ -257,4 +261,14 @@ def store_paired(inputs: Inputs) -> Output:
 
 
 def _rows(inputs: Inputs) -> NDArray[np.int64]:
-    return inputs.results[PAIRS].array(inputs.parameters["role"])
+    return inputs.results[inputs.parameters["paired"]].array(inputs.parameters["role"])
+
+
+def too_few_found(paired: Artifact, m: int) -> BadInput:
+    """Return that ids have too few pairs, with ids that have no partner."""
+    examples = paired.values["examples"]
+    named = ", ".join(f"{ids[0]!r} is only in the {role}" for role, ids in examples.items())
+    return BadInput(
+        f"pair: ids found {m} ids that are in both corpora{f' ({named})' if named else ''}; check "
+        "that both name the same items in the same way, upper and lower case included"
+    )

@@ -1,0 +1,77 @@
+"""The findings of the conditional diversity: its part of the results, and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from latentscale.conditional.kernel_entropies import CONDITIONAL, INFORMATION
+from latentscale.conditional.schur_complement import EXPLAINED, PAIRS_PER_DIMENSION, SCENDI
+from latentscale_pipeline.measures.base import (
+    Findings,
+    JobFacts,
+    Results,
+    Score,
+    load_estimate,
+)
+from latentscale_pipeline.measures.conditional.config import Conditional
+from latentscale_pipeline.measures.conditional.plan import too_few_pairs
+from latentscale_pipeline.measures.conditional.results import ConditionalResults
+from latentscale_pipeline.measures.conditional.tasks import STAGE
+from latentscale_pipeline.measures.shared.pairs import ROLES, pairs_name
+from latentscale_pipeline.measures.shared.unpaired import unpaired_rows
+
+FEW = f"fewer than {PAIRS_PER_DIMENSION} pairs of rows for each dimension of the reference"
+
+
+def collect_conditional(section: Conditional, facts: JobFacts, results: Results) -> Findings:
+    """Collect the scores, and which rows have no partner."""
+    reason = too_few_pairs(facts)
+    values: Mapping[str, Any] = {} if reason else results(STAGE).values
+    paired: Mapping[str, Any] = {} if reason else results(pairs_name(STAGE)).values
+    named, why = _kernel(section), values.get("reason")
+    names = {
+        CONDITIONAL: (named, "effective items", "high", why),
+        INFORMATION: (named, "effective items", "none", why),
+        SCENDI: ("cosine", "effective items", "high", FEW),
+        EXPLAINED: ("cosine", "share", "none", FEW),
+    }
+    scores = []
+    for name, (kernel, unit, better, why) in names.items():
+        found = values.get("scores", {}).get(name)
+        scores.append(
+            Score.from_estimate(
+                load_estimate(found["estimate"]) if found else None,
+                measure="conditional",
+                of="pair",
+                score=name,
+                kernel=kernel,
+                unit=unit,
+                better=better,
+                size_dependent=name != EXPLAINED,
+                reason=None if found else reason or why,
+                sampling_error=found["sampling_error"] if found else None,
+            )
+        )
+    corpus, reference = (unpaired_rows(paired, role) for role in ROLES)
+    part = ConditionalResults(
+        by=facts.pair or "",
+        common=paired.get("common", 0),
+        pairs=values.get("pairs", 0),
+        kernel=section.kernel,
+        kernel_pairs=values.get("kernel_pairs", 0),
+        corpus=corpus,
+        reference=reference,
+        bandwidth=values.get("bandwidth"),
+        reference_bandwidth=values.get("reference_bandwidth"),
+        **({"reason": reason} if reason else {}),
+    )
+    return Findings(part, tuple(scores))
+
+
+def _kernel(section: Conditional) -> str:
+    """Name the kernel with its bandwidths."""
+    if section.kernel != "rbf":
+        return section.kernel
+    widths = dict.fromkeys([section.bandwidth, section.reference_bandwidth])
+    return f"rbf {', '.join(str(width) for width in widths)}"

@@ -1,0 +1,89 @@
+"""What the report says of the conditional diversity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.measures.conditional.results import ConditionalResults
+from latentscale_pipeline.measures.shared.unpaired import describe_unpaired
+from latentscale_pipeline.results import model
+from latentscale_pipeline.views.formatting import write_number
+from latentscale_pipeline.views.glossary import Definition
+
+
+class ConditionalReport(MeasureReport):
+    """How diverse outputs are beyond their prompts."""
+
+    group = "Diversity"
+    judged = False
+    title = "Conditional diversity"
+    question = (
+        "How many kinds of outputs are there for one prompt, and how much of the diversity of the "
+        "outputs comes from the prompts? The corpus has the outputs, the reference the prompts."
+    )
+    source = (
+        "Jalali et al., Conditional Vendi score, 2024; Ospanov et al., Scendi score, 2024 (the "
+        "explained share is ours)"
+    )
+    scores: ClassVar[Mapping[str, Definition]] = {
+        "conditional Vendi": Definition(
+            "Conditional Vendi score",
+            "Effective number of kinds of outputs, the prompt being known; 1 if equal prompts have "
+            "equal outputs.",
+            headline=True,
+            least=1.0,
+        ),
+        "information Vendi": Definition(
+            "Information Vendi score",
+            "Effective number of kinds of outputs that prompts tell apart; 1 if outputs have "
+            "nothing to do with prompts. Times the conditional score it is the Vendi score.",
+            least=1.0,
+        ),
+        "Scendi": Definition(
+            "Scendi score",
+            "Effective number of directions of the outputs beyond what is linear in their prompts; "
+            "1 if prompts determine outputs.",
+            headline=True,
+            least=1.0,
+        ),
+        "explained share": Definition(
+            "Explained by prompts",
+            "Share of the outputs' second moment that the best linear prediction from prompts "
+            "explains, less what it would explain by chance.",
+            headline=True,
+            most=1.0,
+        ),
+    }
+
+    def notes(self, found: ConditionalResults) -> list[str]:
+        """Say which pairs the numbers are of."""
+        if not found.pairs:
+            return []
+        alone = [f"{sentence}." for sentence in describe_unpaired(found.corpus, found.reference)]
+        return [
+            *alone,
+            (
+                f"The Vendi scores are those of {found.kernel_pairs:,} pairs of rows, and the "
+                f"others those of {found.pairs:,}, of {found.common:,}. They grow with the number "
+                "of pairs: compare jobs of equally many."
+            ),
+        ]
+
+    def caveats(self, found: ConditionalResults, results: model.Results) -> list[str]:
+        """Say which rows have no partner."""
+        return list(describe_unpaired(found.corpus, found.reference))
+
+    def methods(self, found: ConditionalResults) -> list[tuple[str, str]]:
+        """Return which pairs were compared."""
+        if not found.pairs:
+            return []
+        what = "ids" if found.by == "ids" else "row numbers"
+        widths = [found.bandwidth, found.reference_bandwidth]
+        named = " and ".join(write_number(width) for width in widths if width is not None)
+        kernel = f"{found.kernel}, bandwidths {named}" if named else found.kernel
+        return [
+            ("Vendi scores", f"{found.kernel_pairs:,} pairs of rows by {what}; {kernel}"),
+            ("Scendi score", f"{found.pairs:,} pairs of rows by {what}; cosine"),
+        ]

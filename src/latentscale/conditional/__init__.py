@@ -1,0 +1,1 @@
+"""Conditional diversity: what the items that outputs were made from leave open."""

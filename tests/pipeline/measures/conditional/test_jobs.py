@@ -1,0 +1,132 @@
+"""Conditional diversity through a job: dense algebra, pairs by id, any storage, and reasons."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.linalg import logm
+from scipy.spatial.distance import cdist, pdist
+
+from latentscale_pipeline.errors import BadInput
+from tests.conftest import Ended
+from tests.support.jobs import measure_rows
+
+Command = Callable[..., Ended]
+Rows = np.ndarray
+
+
+def run(folder: Path, how: str = "rows", keys: str = "", **given: Any) -> Any:
+    return measure_rows(folder, f"conditional: {{{keys}}}", job=f"pair: {how}\n", **given)
+
+
+def scores(results: Any) -> dict[str, Any]:
+    return {row["score"]: row for row in results["scores"]}
+
+
+def answers(seed: int, n: int) -> tuple[Rows, Rows]:
+    """Outputs of 12 dimensions and the prompts of 7 that they were made from, in float32."""
+    rng = np.random.default_rng(seed)
+    prompt = rng.integers(4, size=n)
+    y = rng.normal(size=(4, 7))[prompt] + 0.2 * rng.normal(size=(n, 7))
+    x = rng.normal(size=(8, 12))[2 * prompt + rng.integers(2, size=n)]
+    return (x + 0.3 * rng.normal(size=(n, 12))).astype("f4"), y.astype("f4")
+
+
+def entropy(kernel: Rows) -> float:
+    matrix = kernel / len(kernel) + 1e-15 * np.eye(len(kernel))
+    return -float(np.trace(matrix @ logm(matrix)).real)
+
+
+@pytest.mark.parametrize("shard_bytes", [10**7, 4096])
+def test_the_scores_are_those_of_dense_algebra(tmp_path: Path, shard_bytes: int) -> None:
+    x, y = answers(1, 220)
+    results = run(tmp_path / "job", shard_bytes=shard_bytes, corpus=x, reference=y)
+    found, part = scores(results), results["measures"]["conditional"]
+    assert part["bandwidth"] == pytest.approx(np.median(pdist(x)), rel=1e-5)
+    assert part["reference_bandwidth"] == pytest.approx(np.median(pdist(y)), rel=1e-5)
+    k, l = (  # noqa: E741
+        np.exp(-cdist(rows, rows, "sqeuclidean") / (2 * width**2))
+        for rows, width in ((x, part["bandwidth"]), (y, part["reference_bandwidth"]))
+    )
+    given, joint = entropy(l), entropy(k * l)
+    assert found["conditional Vendi"]["value"] == pytest.approx(np.exp(joint - given), rel=1e-6)
+    information = np.exp(entropy(k) + given - joint)
+    assert found["information Vendi"]["value"] == pytest.approx(information, rel=1e-6)
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (x, y)]
+    residuals = unit[0] - unit[1] @ np.linalg.lstsq(unit[1], unit[0], rcond=None)[0]
+    values = np.linalg.svd(residuals, compute_uv=False) ** 2 / 220
+    scendi = np.exp(-(values * np.log(values / values.sum())).sum())
+    assert found["Scendi"]["value"] == pytest.approx(scendi, rel=1e-5)
+    explained = 1 - values.sum() * 220 / (220 - 7)
+    assert found["explained share"]["value"] == pytest.approx(explained, abs=1e-5)
+    assert all(row["bounds"] == "exact" and row["sampling_error"] > 0 for row in found.values())
+    assert [row["kernel"] for row in found.values()] == ["rbf median"] * 2 + ["cosine"] * 2
+    assert results["verdict"]["value"] is None
+
+
+def test_pairs_by_id_in_any_order_are_the_same_and_loners_are_named(tmp_path: Path) -> None:
+    x, y = answers(2, 180)
+    alike = run(tmp_path / "rows", corpus=x, reference=y)
+    order = np.random.default_rng(0).permutation(180)
+    names = [f"item {row}" for row in range(180)]
+    ids = {"corpus": [*names, "alone"], "reference": [names[row] for row in order]}
+    longer = np.concatenate([x, x[:1]])
+    paired = run(tmp_path / "ids", "ids", corpus=longer, reference=y[order], ids=ids)
+    for name, row in scores(alike).items():
+        assert scores(paired)[name]["value"] == pytest.approx(row["value"], rel=1e-9)
+    assert paired["measures"]["conditional"]["corpus"]["ids"] == ["alone"]
+
+
+def test_samples_of_the_pairs_have_wider_brackets(tmp_path: Path) -> None:
+    x, y = answers(3, 600)
+    few = run(tmp_path / "few", keys="kernel_rows: 150, rows: 300", corpus=x, reference=y)
+    part = few["measures"]["conditional"]
+    assert (part["kernel_pairs"], part["pairs"], part["common"]) == (150, 300, 600)
+    assert {row["bounds"] for row in few["scores"]} == {"interval95"}
+    whole = scores(run(tmp_path / "whole", corpus=x, reference=y))["explained share"]
+    row = scores(few)["explained share"]
+    assert row["lower"] <= whole["value"] <= row["upper"]
+
+
+def test_what_has_no_score_says_why(tmp_path: Path) -> None:
+    x, _ = answers(4, 150)
+    wide = np.random.default_rng(5).normal(size=(150, 100)).astype("f4")
+    found = scores(run(tmp_path / "wide", corpus=x, reference=wide))
+    few = "fewer than 2 pairs of rows for each dimension of the reference"
+    assert found["Scendi"]["reason"] == found["explained share"]["reason"] == few
+    assert found["conditional Vendi"]["value"] > 1
+    equal = np.ones((150, 3), "f4")
+    found = scores(run(tmp_path / "equal", corpus=x, reference=equal))
+    assert "so it can't be a bandwidth" in found["conditional Vendi"]["reason"]
+    assert found["explained share"]["value"] < 1
+    cosine = scores(run(tmp_path / "cosine", keys="kernel: cosine", corpus=x, reference=equal))
+    assert cosine["information Vendi"]["value"] == pytest.approx(1.0, abs=1e-9)
+    tiny = run(tmp_path / "tiny", corpus=x[:90], reference=wide[:90])
+    assert tiny["measures"]["conditional"]["reason"] == "the corpus has fewer than 100 rows"
+
+
+def test_it_needs_pairs_and_goes_with_the_alignment(tmp_path: Path, latentscale: Command) -> None:
+    x, y = answers(6, 130)
+    for name, rows in (("x", x), ("y", y)):
+        np.save(tmp_path / f"{name}.npy", rows)
+    call = (
+        "run",
+        tmp_path / "x.npy",
+        "--reference",
+        tmp_path / "y.npy",
+        "-o",
+        f"output={tmp_path}/o",
+    )
+    ended = latentscale(*call, "--measures", "conditional")
+    assert ended.code == 2
+    assert "pair" in ended.err
+    ended = latentscale(*call, "--pair", "rows", "--measures", "conditional,alignment", "--json")
+    assert ended.code == 0
+    document = json.loads(ended.out)
+    assert {"conditional", "alignment"} <= set(document["measures"])
+    ids = {"corpus": [f"a{row}" for row in range(130)], "reference": list(map(str, range(130)))}
+    with pytest.raises(BadInput, match="found 0 ids that are in both"):
+        run(tmp_path / "none", "ids", corpus=x, reference=y, ids=ids)
