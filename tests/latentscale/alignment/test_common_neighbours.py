@@ -8,6 +8,7 @@ from scipy.spatial.distance import cdist
 from latentscale.alignment.common_neighbours import (
     NONE_COMMON,
     OVERLAP,
+    average_overlap,
     count_common,
     score_neighbours,
 )
@@ -32,6 +33,20 @@ def test_counts_equal_those_of_sets(seed: int) -> None:
     assert found[NONE_COMMON].estimate.value == pytest.approx(np.mean(np.array(common) == 0))
     assert {each.estimate.bounds for each in found.values()} == {"exact"}
     assert {each.sampling_error for each in found.values()} == {None}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_average_overlaps_are_those_of_sets_at_every_depth(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    m, length = int(rng.integers(12, 90)), int(rng.integers(1, 11))
+    x = rng.normal(size=(m, 3))
+    first, second = lists(x, length), lists(x + 0.5 * rng.normal(size=(m, 3)), length)
+    expected = [
+        np.mean([len(set(a[:depth]) & set(b[:depth])) / depth for depth in range(1, length + 1)])
+        for a, b in zip(first.tolist(), second.tolist(), strict=True)
+    ]
+    np.testing.assert_allclose(average_overlap(first, second), expected, atol=1e-12)
+    np.testing.assert_allclose(average_overlap(first, first), 1.0)
 
 
 def test_one_model_with_itself_and_with_another() -> None:

@@ -42,11 +42,14 @@ class AlignmentMeasure(Measure):
         """Return nothing: samples of both corpora aren't paired."""
 
     def row_columns(self, found: AlignmentResults, role: Role) -> Sequence[RowColumn]:
-        """Return how many neighbours of a row both models agree on."""
+        """Return how many neighbours of a row both models agree on, and how alike these are."""
         if not found.pairs:
             return ()
-        arrays, rows = (f"alignment/{role}_common",), f"alignment/{role}_rows"
-        return [RowColumn("common_neighbours", arrays, lambda values: values, rows=rows)]
+        rows = f"alignment/{role}_rows"
+        return [
+            RowColumn(name, (f"alignment/{role}_{array}",), lambda values: values, rows=rows)
+            for name, array in (("common_neighbours", "common"), ("average_overlap", "overlap"))
+        ]
 
 
 MEASURE = AlignmentMeasure()

@@ -65,6 +65,6 @@ def collect_alignment(section: Alignment, facts: JobFacts, results: Results) -> 
         reference=reference,
         **({"reason": reason} if reason else {}),
     )
-    names = [f"{role}_{what}" for role in ROLES for what in ("rows", "common")]
+    names = [f"{role}_{what}" for role in ROLES for what in ("rows", "common", "overlap")]
     arrays = {} if reason else {f"alignment/{name}": results(STAGE).path(name) for name in names}
     return Findings(part, tuple(scores), arrays)

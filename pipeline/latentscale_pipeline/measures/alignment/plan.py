@@ -79,9 +79,9 @@ def _lists_stage(section: Alignment, facts: JobFacts, pairs: int) -> Stage:
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
             bytes_read=(parts + 1) * stored * pairs + 8 * entries,
-            bytes_written=8 * entries + 24 * pairs + (parts + 1) * RESULT_BYTES,
+            bytes_written=8 * entries + 32 * pairs + (parts + 1) * RESULT_BYTES,
             exchanged_bytes=(parts + 1) * stored * pairs + 8 * entries,
-            result_bytes=24 * pairs + RESULT_BYTES,
+            result_bytes=32 * pairs + RESULT_BYTES,
             float32_multiply_adds=float(pairs) ** 2 * d,
             float64_multiply_adds=2.0 * pairs * d**2,
             elementwise_operations=2 * PAIR_OPERATIONS * float(pairs) ** 2

@@ -18,7 +18,7 @@ class AlignmentReport(MeasureReport):
     """Whether two models place the same items alike."""
 
     group = "Shape"
-    sorted_by = "common_neighbours"
+    sorted_by = "average_overlap"
     judged = False
     title = "Alignment of two models"
     question = (
@@ -78,7 +78,7 @@ class AlignmentReport(MeasureReport):
             (
                 "The overlap depends on the number of pairs and on k: compare jobs of equally "
                 f"many. Of two models with nothing in common it is {write_share(chance)} here. "
-                "`latentscale rows JOB --sort common_neighbours` lists the items that moved most."
+                "`latentscale rows JOB --sort average_overlap` lists the items that moved most."
             ),
         ]
 

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.alignment.common_neighbours import count_common, score_neighbours
+from latentscale.alignment.common_neighbours import (
+    average_overlap,
+    count_common,
+    score_neighbours,
+)
 from latentscale.alignment.linear_cka import LEAST_ROWS, linear_cka
 from latentscale.neighbours.exact import nearest
 from latentscale.tiles.distances import as_points
@@ -65,6 +69,7 @@ def score_pairs(inputs: Inputs) -> Output:
     kernels = linear_cka(x, y, max(m, common))
     neighbours = score_neighbours(first, second, p["k"], max(m, common), seed)
     counts = count_common(first[:, : p["k"]], second[:, : p["k"]]).astype(np.int32)
+    overlaps = average_overlap(first, second).astype(np.float32)
     order = np.argsort(rows[1])
     return Output(
         values={
@@ -78,8 +83,10 @@ def score_pairs(inputs: Inputs) -> Output:
         arrays={
             "corpus_rows": rows[0],
             "corpus_common": counts,
+            "corpus_overlap": overlaps,
             "reference_rows": rows[1][order],
             "reference_common": counts[order],
+            "reference_overlap": overlaps[order],
         },
     )
 

@@ -72,6 +72,10 @@ def test_rows_of_the_same_number_are_paired(
     [folder] = (tmp_path / "job").glob("j-*")
     listed = latentscale("rows", folder, "--sort", "common_neighbours", "--limit", "1", "--json")
     assert f'"common_neighbours": {common.min()}' in listed.out
+    moved = latentscale("rows", folder, "--sort", "average_overlap", "--limit", "500", "--json")
+    overlaps = [json.loads(line)["average_overlap"] for line in moved.out.splitlines()]
+    assert overlaps == sorted(overlaps)
+    assert len(set(overlaps)) > 300 > 30 > len(set(common.tolist()))
 
 
 def test_ids_find_their_partners_in_any_order(tmp_path: Path) -> None:
@@ -160,7 +164,7 @@ def test_a_paired_job_tests_no_labels_and_names_the_command_for_rows(
     ended = latentscale(*run, *given, "--measures", "alignment", "-o", "cluster.kind=serial")
     assert "NO DIFFERENCE" not in ended.out
     assert "Label" not in ended.out
-    assert "--sort common_neighbours" in ended.out
+    assert "--sort average_overlap" in ended.out
     asked = latentscale(*run, *given, "--fail-on-difference", "-o", "cluster.kind=serial")
     assert (asked.code, "its rows are paired" in asked.err) == (2, True)
 
