@@ -100,8 +100,9 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
 def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
     """Write a corpus, or some rows of it, to a .npy or .parquet file.
 
-    A .npy file holds the vectors. A Parquet file has ids, labels and weights, too, and the vectors
-    in the column "vector". Rows are selected as in `latentscale subset`.
+    A .npy file holds the vectors. A Parquet file has them in the column "vector", beside ids,
+    labels and weights, and in "row" the number of each row in the corpus, counted from 0. Rows are
+    selected as in `latentscale subset`.
 
     \b
     Example:
@@ -112,7 +113,9 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
     opened, chosen["job"] = _open(corpus, **chosen)
     rows = _choose(opened, **chosen)
     with reported("export", "rows") as progress:
-        write_file(chosen_source(opened, rows), target, overwrite=overwrite, progress=progress)
+        write_file(
+            chosen_source(opened, rows), rows, target, overwrite=overwrite, progress=progress
+        )
     click.echo(f"{target}: {len(rows)} rows of {opened.d} dimensions")
 
 

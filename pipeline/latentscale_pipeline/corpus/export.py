@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 import fsspec
 import numpy as np
+from numpy.typing import NDArray
 
 from latentscale_pipeline.corpus.formats.file import reaching
 from latentscale_pipeline.corpus.ingest.sources import Sources
@@ -22,20 +23,29 @@ from latentscale_pipeline.storage.objects import placed
 from latentscale_pipeline.storage.urls import strip_credentials
 
 Writer = TypeVar("Writer")
+Rows = NDArray[np.int64]
 
 
 def export(
-    chosen: Sources, target: str, *, overwrite: bool = False, progress: Progress = silent
+    chosen: Sources,
+    rows: Rows,
+    target: str,
+    *,
+    overwrite: bool = False,
+    progress: Progress = silent,
 ) -> None:
-    """Write the chosen rows of a corpus to a file.
+    """Write the chosen rows of a corpus to a file, a block at a time.
 
     Parameters
     ----------
     chosen : Sources
         The result of :func:`.selection.chosen_source`.
+    rows : ndarray of int64, shape (n,)
+        The numbers of these rows in the corpus.
     target : str
-        Path or fsspec URL that ends in ``.npy`` (vectors alone) or ``.parquet`` (a column
-        ``vector``, and ``ids``, ``labels`` and ``weights`` if the corpus has them).
+        Path or fsspec URL that ends in ``.npy`` (vectors alone) or ``.parquet`` (columns ``row``,
+        the number of the row in the corpus, and ``vector``, and ``ids``, ``labels`` and ``weights``
+        if the corpus has them).
     overwrite : bool
         Replace an existing file.
     progress : callable
@@ -47,7 +57,7 @@ def export(
         If the file exists already, or its suffix is unknown.
     """
     with new_file(target, WRITERS, overwrite=overwrite) as (file, write):
-        write(chosen, file, strip_credentials(target), progress)
+        write(chosen, rows, file, strip_credentials(target), progress)
 
 
 @contextlib.contextmanager
@@ -76,7 +86,7 @@ def new_file(
             yield file, writers[suffix]
 
 
-def _write_npy(chosen: Sources, file: BinaryIO, where: str, progress: Progress) -> None:
+def _write_npy(chosen: Sources, rows: Rows, file: BinaryIO, where: str, progress: Progress) -> None:
     [source] = chosen.items
     about = {
         "descr": np.lib.format.dtype_to_descr(source.dtype),
@@ -91,7 +101,9 @@ def _write_npy(chosen: Sources, file: BinaryIO, where: str, progress: Progress) 
         progress(done, source.rows)
 
 
-def _write_parquet(chosen: Sources, file: BinaryIO, where: str, progress: Progress) -> None:
+def _write_parquet(
+    chosen: Sources, rows: Rows, file: BinaryIO, where: str, progress: Progress
+) -> None:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -100,24 +112,32 @@ def _write_parquet(chosen: Sources, file: BinaryIO, where: str, progress: Progre
             f"{where}: writing it needs pyarrow; install it with: {how_to_install('parquet')}"
         ) from None
     [source] = chosen.items
-    companions: dict[str, Any] = {}
-    for name, field in source.columns.items():
-        values = np.concatenate(list(source.container.blocks(field, 0, source.rows)))
-        companions[name] = pa.array(values.tolist())
-    kind = pa.list_(pa.from_numpy_dtype(source.dtype), source.d)
-    schema = pa.schema([(name, column.type) for name, column in companions.items()])
-    schema = schema.append(pa.field("vector", kind))
-    done = 0
-    with pq.ParquetWriter(file, schema) as writer:
+    companions = {
+        name: source.container.blocks(field, 0, source.rows)
+        for name, field in source.columns.items()
+    }
+    held: dict[str, NDArray[Any]] = {name: next(blocks) for name, blocks in companions.items()}
+    with contextlib.ExitStack() as closed:
+        done, writer = 0, None
         for block in source.blocks():
-            vectors = pa.FixedSizeListArray.from_arrays(pa.array(block.reshape(-1)), source.d)
-            columns = [column.slice(done, len(block)) for column in companions.values()]
-            writer.write_table(pa.Table.from_arrays([*columns, vectors], schema=schema))
-            done += len(block)
+            count = len(block)
+            columns = {"row": pa.array(rows[done : done + count])}
+            for name, blocks in companions.items():
+                while len(held[name]) < count:
+                    held[name] = np.concatenate([held[name], next(blocks)])
+                columns[name] = pa.array(held[name][:count].tolist())
+                held[name] = held[name][count:]
+            flat = pa.array(block.reshape(-1))
+            columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, source.d)
+            table = pa.table(columns)
+            if writer is None:
+                writer = closed.enter_context(pq.ParquetWriter(file, table.schema))
+            writer.write_table(table)
+            done += count
             progress(done, source.rows)
 
 
-WRITERS: dict[str, Callable[[Sources, BinaryIO, str, Progress], None]] = {
+WRITERS: dict[str, Callable[[Sources, Rows, BinaryIO, str, Progress], None]] = {
     ".npy": _write_npy,
     ".parquet": _write_parquet,
 }

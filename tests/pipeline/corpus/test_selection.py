@@ -91,7 +91,8 @@ def test_chosen_rows_become_a_corpus_or_a_file(
         assert ingest([name], f"from {name}").fingerprint == new.fingerprint
     np.testing.assert_array_equal(np.load("out.npy"), new.read_all())
     table = pyarrow.parquet.read_table("out.parquet")
-    assert table.column_names == ["ids", "labels", "weights", "vector"]
+    assert table.column_names == ["row", "ids", "labels", "weights", "vector"]
+    assert table["row"].to_pylist() == rows
     assert table["ids"].to_pylist() == new.texts("ids")
     assert latentscale("export", corpus.url, "out.npy").code == 2
     assert latentscale("export", corpus.url, "out.npy", "--overwrite").code == 0
