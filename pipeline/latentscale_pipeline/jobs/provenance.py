@@ -14,6 +14,7 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,7 @@ def describe_software() -> dict[str, Any]:
     }
 
 
+@cache
 def _library_versions() -> dict[str, str]:
     names = [
         re.split(r"[^\w.-]", requirement, maxsplit=1)[0]

@@ -12,6 +12,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from latentscale_pipeline.views.figure import Figure, Grid, Panel, legend_of, st
 from latentscale_pipeline.views.svg import Drawing, draw_grid, draw_panel, sample_of
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from markupsafe import Markup
 
 MOST_COLUMNS = 4
@@ -29,17 +31,11 @@ MOST_COLUMNS = 4
 
 def write_html(report: Report) -> str:
     """Return a report as one self-contained HTML document."""
-    # Imported here because comparisons on a terminal don't need them.
-    from jinja2 import Environment, StrictUndefined
+    # Imported here because comparisons on a terminal don't need it.
     from markupsafe import Markup
 
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["markup"] = Markup
-    environment.filters["with_code"] = _with_code
     style, script = _text("page.css"), _text("page.js")
-    return environment.from_string(_text("page.html.j2")).render(
+    return _page().render(
         report=report,
         draw=_draw,
         halves=_halves(report.sections),
@@ -48,6 +44,20 @@ def write_html(report: Report) -> str:
         style_hash=_content_hash(style),
         script_hash=_content_hash(script),
     )
+
+
+@cache
+def _page() -> Template:
+    """Return the compiled template; compiling takes longer than most pages."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["markup"] = Markup
+    environment.filters["with_code"] = _with_code
+    return environment.from_string(_text("page.html.j2"))
 
 
 def _with_code(text: str) -> Markup:
