@@ -76,11 +76,14 @@ class Comparability:
         return (*found, *self._of_its_corpora(score))
 
     def _of_its_corpora(self, score: Score) -> Iterator[Mismatch]:
+        used = [_rows_of(each, score) for each in (self.job, self.baseline)]
+        if score.size_dependent and None not in used and used[0] != used[1]:
+            yield Mismatch("rows", f"number of pairs of {score.measure}", *used)
         for role in ROLES[score.of]:
             ours, theirs = self.job.corpora.get(role), self.baseline.corpora.get(role)
             if ours is None or theirs is None:
                 continue
-            if score.size_dependent and ours.n != theirs.n:
+            if score.size_dependent and None in used and ours.n != theirs.n:
                 yield Mismatch("rows", f"n of the {role}", ours.n, theirs.n)
             if (
                 score.of == "pair"
@@ -89,6 +92,11 @@ class Comparability:
             ):
                 prints = (ours.fingerprint, theirs.fingerprint)
                 yield Mismatch("reference", "fingerprint of the reference", *prints)
+
+
+def _rows_of(job: FinishedJob, score: Score) -> int | None:
+    measure, part = MEASURES.get(score.measure), job.results.part(score.measure)
+    return None if measure is None or part is None else measure.rows_of(part, score)
 
 
 def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability:

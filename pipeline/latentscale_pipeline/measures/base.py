@@ -516,6 +516,10 @@ class Measure(ABC):
         """Return whether a score depends on a scale, by its display name."""
         return True
 
+    def rows_of(self, found: Any, score: Score) -> int | None:
+        """Return of how many rows, or pairs of them, a score is; None for all rows."""
+        return None
+
     def read_scales(self, section: Any, settings: Any, found: Any) -> Mapping[str, float | None]:
         """Return the scales that a job needs from a finished one.
 

@@ -104,7 +104,11 @@ def _sortings(results: Results) -> Iterator[str]:
     for name, measure in MEASURES.items():
         part, column = results.part(name), measure.report.sorted_by
         if part is not None and column:
-            found = {each.name for each in measure.row_columns(part, "corpus")}
+            found = {
+                each.name
+                for each in measure.row_columns(part, "corpus")
+                if all(array in results.arrays for array in each.arrays)
+            }
             if column.partition(":")[0] in found:
                 yield f"--sort {column}"
 

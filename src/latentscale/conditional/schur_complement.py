@@ -1,4 +1,4 @@
-r"""The Scendi score: the diversity of outputs beyond what is linear in their prompts.
+r"""The Scendi score and the explained share: what is linear in prompts, and what is beyond.
 
 Row i of ``X`` is the unit vector of an output, row i of ``Y`` that of what it was made from. Of the
 second moments :math:`C_{XX}`, :math:`C_{XY}`, :math:`C_{YY}`, the Schur complement
@@ -12,19 +12,23 @@ Schur complement of CLIP embeddings, 2024) define
 .. math:: \text{Scendi} = \exp\bigl( -\sum_j \lambda_j \log \frac{\lambda_j}{\sum_k \lambda_k}
           \bigr),
 
-which is 1 if prompts determine outputs linearly. The *explained share* is
-:math:`1 - \mathrm{tr}\, S / \mathrm{tr}\, C_{XX}`. Any prompts predict some of a few outputs by
-chance, so the trace of S is multiplied by m / (m - r) there, with the rank r of :math:`C_{YY}`, as
-in the adjusted coefficient of determination. The score is as its authors define it.
+which is 1 if prompts determine outputs linearly. A direction that all outputs share counts in it.
+
+It doesn't count in the *explained share*, the coefficient of determination of that prediction with
+an intercept: one less the ratio of the traces of S and :math:`C_{XX}`, all from centred moments.
+Any prompts predict some of a few outputs by chance, so the ratio is multiplied by
+:math:`(m - 1) / (m - 1 - r)`, with the rank r of the prompts, as in the adjusted coefficient.
 
 *Sampling error.* Near the best prediction S doesn't change with the prediction, to first order. So
-a row with the residual r adds what :math:`r r^\top` adds to S.
+a row with the residual r adds what :math:`r r^\top` adds to S. Residuals of a fit are too small by
+the root of :math:`1 - r/m`, so errors are divided by that.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,7 +42,7 @@ Float64Array = NDArray[np.float64]
 SCENDI, EXPLAINED = "Scendi", "explained share"
 
 NEGLIGIBLE = 1e-10
-"""Share of the largest eigenvalue up to which one is rounding."""
+"""Share of the largest eigenvalue up to which one is rounding, for rows of single precision."""
 
 ROUNDING = 1e-9
 """Error of both scores from the rounding of moments and of their inverse."""
@@ -63,59 +67,84 @@ def schur_scores(outputs: NDArray[Any], prompts: NDArray[Any], n: int) -> dict[s
     Returns
     -------
     dict of str to Scored, or None
-        None if there are fewer than two pairs of rows for each dimension that prompts have.
+        None if there are fewer than two pairs of rows for each dimension that prompts have. No
+        share is explained of outputs that are all equal.
 
     Notes
     -----
-    Two passes: ``m (d + e)²`` multiply-adds; memory for ``3 (d + e)²`` numbers.
+    Two passes: ``m (d + e)²`` multiply-adds; memory for ``5 (d + e)²`` numbers.
     """
     m, d = len(outputs), outputs.shape[1]
-    moment = np.zeros((d + prompts.shape[1],) * 2)
+    moment, total = np.zeros((d + prompts.shape[1],) * 2), np.zeros(d + prompts.shape[1])
     for unit in _unit_blocks(outputs, prompts):
         moment += unit.T @ unit
+        total += unit.sum(axis=0)
     moment /= m
-    inverse, rank = _inverse(moment[d:, d:])
-    if m < PAIRS_PER_DIMENSION * rank:
+    mean = total / m
+    negligible = max(_negligible(prompts.dtype), NEGLIGIBLE)
+    fit = _Fit.of(moment, d, negligible)
+    if m < PAIRS_PER_DIMENSION * fit.rank:
         return None
-    slopes = moment[:d, d:] @ inverse
-    complement = moment[:d, :d] - slopes @ moment[d:, :d]
-    values, vectors = np.linalg.eigh(0.5 * (complement + complement.T))
+    centred = _Fit.of(moment - np.outer(mean, mean), d, negligible)
+    values, vectors = np.linalg.eigh(0.5 * (fit.left + fit.left.T))
     values = np.maximum(values, NEGLIGIBLE)
-    left = float(values.sum())
-    along = math.log(left) - np.log(values)
-    entropy = float(values @ along)
-    squares, influences = np.empty(m), np.empty(m)
+    along = math.log(float(values.sum())) - np.log(values)
+    diverse, left, spread = (np.empty(m) for _ in range(3))
     for start, unit in zip(range(0, m, BLOCK_ROWS), _unit_blocks(outputs, prompts), strict=True):
-        parts = np.square((unit[:, :d] - unit[:, d:] @ slopes.T) @ vectors)
-        block = slice(start, start + len(parts))
-        squares[block], influences[block] = parts.sum(axis=1), parts @ along
-    scendi, adjusted = math.exp(entropy), m / max(m - rank, 1)
-    explained = min(1.0, 1.0 - adjusted * float(np.trace(complement)))
-    return {
-        SCENDI: _scored(scendi, scendi * influences, n, ROUNDING * d, (1.0, math.inf)),
-        EXPLAINED: _scored(explained, adjusted * squares, n, ROUNDING * d, (-math.inf, 1.0)),
-    }
+        block = slice(start, start + len(unit))
+        diverse[block] = np.square(fit.residuals(unit) @ vectors) @ along
+        unit -= mean
+        left[block] = np.square(centred.residuals(unit)).sum(axis=1)
+        spread[block] = np.square(unit[:, :d]).sum(axis=1)
+    scendi, limits = math.exp(float(values @ along)), (1.0, math.inf)
+    found = {SCENDI: _scored(scendi, scendi * diverse, fit.rank, n, ROUNDING * d, limits)}
+    if (whole := float(spread.mean())) > NEGLIGIBLE:
+        ratio = (m - 1) / max(m - 1 - centred.rank, 1) * float(left.mean()) / whole
+        influences = ratio * (left / max(float(left.mean()), NEGLIGIBLE) - spread / whole)
+        value, limits = min(1.0 - ratio, 1.0), (-math.inf, 1.0)
+        found[EXPLAINED] = _scored(value, influences, centred.rank, n, ROUNDING * d, limits)
+    return found
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The best linear prediction of outputs: slopes (d, e), the Schur complement, and the rank."""
+
+    slopes: Float64Array
+    left: Float64Array
+    rank: int
+
+    @classmethod
+    def of(cls, moment: Float64Array, d: int, negligible: float) -> _Fit:
+        values, vectors = np.linalg.eigh(moment[d:, d:])
+        held = values > negligible * np.trace(moment)
+        inverse = (vectors[:, held] / values[held]) @ vectors[:, held].T
+        slopes = moment[:d, d:] @ inverse
+        return cls(slopes, moment[:d, :d] - slopes @ moment[d:, :d], int(held.sum()))
+
+    def residuals(self, rows: Float64Array) -> Float64Array:
+        d = len(self.slopes)
+        return np.asarray(rows[:, :d] - rows[:, d:] @ self.slopes.T)
+
+
+def _negligible(dtype: np.dtype[Any]) -> float:
+    """Return the share of a second moment that the rounding of stored rows adds to it."""
+    return 10.0 * float(np.finfo(dtype).eps) ** 2 if dtype.kind == "f" else 0.0
 
 
 def _scored(
     value: float,
     influences: Float64Array,
+    rank: int,
     n: int,
     rounding: float,
     limits: tuple[float, float],
 ) -> Scored:
     m = len(influences)
-    deviation = float(influences.std(ddof=1)) / math.sqrt(m)
+    deviation = float(influences.std(ddof=1)) / math.sqrt(max(m - rank, 1))
     return Scored.of_rows(value, m, n, deviation, "moments", rounding=rounding, limits=limits)
 
 
 def _unit_blocks(outputs: NDArray[Any], prompts: NDArray[Any]) -> Iterator[Float64Array]:
     for block in row_blocks(len(outputs), BLOCK_ROWS):
         yield np.hstack([as_points(rows[block], "cosine").rows for rows in (outputs, prompts)])
-
-
-def _inverse(matrix: Float64Array) -> tuple[Float64Array, int]:
-    """Return the pseudoinverse of a positive semidefinite matrix, and its rank."""
-    values, vectors = np.linalg.eigh(matrix)
-    held = values > NEGLIGIBLE * values[-1]
-    return (vectors[:, held] / values[held]) @ vectors[:, held].T, int(held.sum())

@@ -13,6 +13,7 @@ from latentscale.conditional.kernel_entropies import (
     INFORMATION,
     KernelEntropy,
     conditional_scores,
+    information_by_chance,
 )
 
 Array = NDArray[Any]
@@ -108,6 +109,73 @@ def test_sampling_errors_cover(m: int, samples: int) -> None:
         values = np.array([each[name].estimate.value for each in found])
         errors = np.array([each[name].sampling_error for each in found])
         assert 0.90 <= np.mean(np.abs(values - values.mean()) <= 1.96 * errors) <= 0.99
+
+
+def median(rows: Array) -> float:
+    return float(np.median(cdist(rows, rows)[np.triu_indices(len(rows), 1)]))
+
+
+@pytest.mark.parametrize("d", [3, 30])
+def test_sampling_errors_know_that_median_bandwidths_vary(d: int) -> None:
+    """Without that they would be up to six times too large; now they are at most twice."""
+    found = []
+    mixing = np.random.default_rng(7).normal(size=(d, d)) / np.sqrt(d)
+    for seed in range(60):
+        generator = np.random.default_rng([8, d, seed])
+        y = generator.normal(size=(200, d))
+        x = y @ mixing + 0.5 * generator.normal(size=(200, d))
+        kernels = gaussian(x, median(x)), gaussian(y, median(y))
+        found.append(conditional_scores(*kernels, 200, medians=(True, True)))
+    for name in (CONDITIONAL, INFORMATION):
+        values = np.array([each[name].estimate.value for each in found])
+        errors = np.array([each[name].sampling_error for each in found], float)
+        assert 0.85 * values.std() <= np.median(errors) <= 2.0 * values.std()
+        assert np.mean(np.abs(values - values.mean()) <= 1.96 * errors) >= 0.9
+
+
+def test_the_influence_of_a_median_bandwidth_is_its_derivative() -> None:
+    """Weights of all rows of one kind grow by a little: the score moves as the influences say."""
+    generator = np.random.default_rng(9)
+    x, y = prompted(generator, 500)
+    more = y[:, 0] > np.median(y[:, 0])
+    share = np.where(more, 0.02, -0.02)
+    found = conditional_scores(
+        gaussian(x, median(x)), gaussian(y, median(y)), 500, medians=(True, True)
+    )
+
+    def weighted(weights: Array) -> float:
+        widths = []
+        for rows in (x, y):
+            apart = cdist(rows, rows)[np.triu_indices(500, 1)]
+            order = np.argsort(apart)
+            mass = np.cumsum(np.outer(weights, weights)[np.triu_indices(500, 1)][order])
+            widths.append(apart[order][np.searchsorted(mass, mass[-1] / 2)])
+        k, l = gaussian(x, widths[0]), gaussian(y, widths[1])  # noqa: E741
+        root = np.sqrt(weights)
+        entropies = []
+        for kernel in (k * l, l):
+            values = np.linalg.eigvalsh(kernel * root[:, None] * root)
+            values = values[values > 1e-15]
+            entropies.append(-float((values * np.log(values)).sum()))
+        return entropies[0] - entropies[1]
+
+    slope = (weighted((1 + share) / 500) - weighted((1 - share) / 500)) / 2.0
+    # The error is the standard deviation of the influences, so one of them is tried by itself.
+    kernels = gaussian(x, median(x)), gaussian(y, median(y))
+    fixed = KernelEntropy.of(kernels[0] * kernels[1]), KernelEntropy.of(kernels[1])
+    at_fixed = float((fixed[0].influences - fixed[1].influences) @ share) / 500
+    assert abs(slope) < 3 * found[CONDITIONAL].sampling_error
+    assert slope != pytest.approx(at_fixed, rel=0.05)
+
+
+def test_information_by_chance_is_that_of_shuffled_prompts() -> None:
+    x, y = prompted(np.random.default_rng(10), 300)
+    kernels = gaussian(x, 1.5), gaussian(y, 2.0)
+    order = np.random.default_rng(1).permutation(300)
+    again = conditional_scores(kernels[0], kernels[1][np.ix_(order, order)], 300)
+    chance = information_by_chance(*kernels, np.random.default_rng(1))
+    assert chance == pytest.approx(again[INFORMATION].estimate.value, rel=1e-9)
+    assert 1.0 < chance < scores(x, y)[INFORMATION].estimate.value
 
 
 def test_samples_of_the_items_bracket_each_other() -> None:

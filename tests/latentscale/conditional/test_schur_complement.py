@@ -28,14 +28,18 @@ def test_scores_are_those_of_the_residuals_of_least_squares(seed: int) -> None:
     x, y = predicted(generator, 150, noise=generator.uniform(0.1, 1.0))
     if seed % 3 == 0:
         y = np.hstack([y, y[:, :2]])  # of a lower rank
+    x, y = x.astype("f4").astype(float), y.astype("f4").astype(float)
     residuals = unit(x) - unit(y) @ np.linalg.lstsq(unit(y), unit(x), rcond=None)[0]
     values = np.linalg.svd(residuals, compute_uv=False) ** 2 / 150
     left, rank = values.sum(), np.linalg.matrix_rank(y)
     found = schur_scores(x.astype("f4"), y.astype("f4"), 150)
+    with_intercept = np.column_stack([unit(y), np.ones(150)])
+    beyond = unit(x) - with_intercept @ np.linalg.lstsq(with_intercept, unit(x), rcond=None)[0]
     assert found is not None
     entropy = -(values * np.log(values / left)).sum()
     assert found[SCENDI].estimate.value == pytest.approx(np.exp(entropy), rel=1e-5)
-    explained = 1.0 - left * 150 / (150 - rank)
+    variance = np.square(unit(x) - unit(x).mean(axis=0)).sum()
+    explained = 1.0 - np.square(beyond).sum() / variance * 149 / (149 - rank)
     assert found[EXPLAINED].estimate.value == pytest.approx(explained, abs=1e-5)
 
 
@@ -68,11 +72,39 @@ def test_few_pairs_explain_nothing_by_chance() -> None:
     assert schur_scores(outputs[:99], prompts[:99], 99) is None
 
 
-@pytest.mark.parametrize("m", [200, 1000])
-def test_sampling_errors_cover(m: int) -> None:
+def test_what_all_outputs_share_is_not_explained() -> None:
+    """Nor is anything by a constant prompt; equal outputs have no variance to explain."""
+    generator = np.random.default_rng(5)
+    outputs, prompts = generator.normal(size=(2, 4000, 16)) + 1.0
+    found = schur_scores(outputs, prompts, 4000)
+    assert found is not None
+    assert found[EXPLAINED].estimate.value == pytest.approx(0.0, abs=0.004)
+    found = schur_scores(outputs, np.ones((4000, 3)), 4000)
+    assert found is not None
+    assert found[EXPLAINED].estimate.value == pytest.approx(0.0, abs=1e-3)
+    found = schur_scores(np.ones((400, 3)), prompts[:400], 400)
+    assert found is not None
+    assert found.keys() == {SCENDI}
+
+
+def test_the_rank_of_half_precision_is_not_that_of_its_rounding() -> None:
+    generator = np.random.default_rng(6)
+    prompts = generator.normal(size=(3000, 5)) @ generator.normal(size=(5, 64))
+    outputs = generator.normal(size=(3000, 20))
+    found = [schur_scores(outputs, prompts.astype(kind), 3000) for kind in ("f2", "f4", "f8")]
+    values = [each[SCENDI].estimate.value for each in found if each is not None]
+    assert values == pytest.approx([values[2]] * 3, rel=2e-3)
+    assert schur_scores(outputs[:100], prompts[:100].astype("f2"), 100) is not None
+
+
+@pytest.mark.parametrize(("m", "extra"), [(200, 0), (1000, 0), (130, 54)])
+def test_sampling_errors_cover(m: int, extra: int) -> None:
     found = []
     for seed in range(300):
-        scored = schur_scores(*predicted(np.random.default_rng([4, seed]), m), m)
+        generator = np.random.default_rng([4, seed])
+        outputs, prompts = predicted(generator, m)
+        prompts = np.hstack([prompts, generator.normal(size=(m, extra))])
+        scored = schur_scores(outputs, prompts, m)
         assert scored is not None
         found.append(scored)
     for name in (SCENDI, EXPLAINED):

@@ -15,6 +15,7 @@ from latentscale_pipeline.measures.base import (
     Results,
     Role,
     RowColumn,
+    Score,
 )
 
 
@@ -40,6 +41,10 @@ class AlignmentMeasure(Measure):
 
     def section_of_sample(self, section: Alignment) -> None:
         """Return nothing: samples of both corpora aren't paired."""
+
+    def rows_of(self, found: AlignmentResults, score: Score) -> int | None:
+        """Return how many pairs were compared."""
+        return found.pairs
 
     def row_columns(self, found: AlignmentResults, role: Role) -> Sequence[RowColumn]:
         """Return how many neighbours of a row both models agree on, and how alike these are."""

@@ -50,6 +50,7 @@ def collect_alignment(section: Alignment, facts: JobFacts, results: Results) -> 
                 better=better,
                 reason=None if found else why,
                 sampling_error=found["sampling_error"] if found else None,
+                size_dependent=name != DEBIASED,
             )
         )
     paired: Mapping[str, Any] = {} if reason else results(pairs_name(STAGE)).values

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results
-from latentscale_pipeline.measures.conditional.config import Conditional
+from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results, Score
+from latentscale_pipeline.measures.conditional.config import BANDWIDTHS, Conditional
 from latentscale_pipeline.measures.conditional.report import ConditionalReport
 from latentscale_pipeline.measures.conditional.results import ConditionalResults
+
+KERNEL_SCORES = {"conditional Vendi", "information Vendi"}
+"""The scores that depend on a kernel."""
+
+
+def _bandwidths(found: ConditionalResults) -> dict[str, float | None]:
+    return {name: getattr(found, key) for name, key in BANDWIDTHS.items()}
 
 
 class ConditionalMeasure(Measure):
@@ -18,8 +28,8 @@ class ConditionalMeasure(Measure):
     error_freedom = 99
 
     def needs_directions(self, name: str, section: Conditional) -> str:
-        """Return that rows of zeros have no direction."""
-        return name
+        """Return the score that does not accept rows of zeros."""
+        return f"the Scendi score of {name}"
 
     def plan(self, section: Conditional, facts: JobFacts) -> list[Stage]:
         """Plan pairs of rows, and their scores."""
@@ -35,6 +45,34 @@ class ConditionalMeasure(Measure):
 
     def section_of_sample(self, section: Conditional) -> None:
         """Return nothing: samples of both corpora aren't paired."""
+
+    def rows_of(self, found: ConditionalResults, score: Score) -> int | None:
+        """Return of how many pairs a score is."""
+        return found.kernel_pairs if score.score in KERNEL_SCORES else found.pairs
+
+    def scales(self, found: ConditionalResults) -> Iterator[tuple[str, float]]:
+        """Yield the bandwidths of both kernels."""
+        for name, width in _bandwidths(found).items():
+            if width is not None:
+                yield name.replace("_", " "), width
+
+    def depends_on(self, score: Score, scale: str) -> bool:
+        """Return whether a score has a bandwidth."""
+        return score.score in KERNEL_SCORES
+
+    def read_scales(
+        self, section: Conditional, settings: Any, found: ConditionalResults | None
+    ) -> Mapping[str, float | None]:
+        """Take the bandwidths from a finished job, where they are median distances."""
+        if section.kernel != "rbf":
+            return {}
+        given = settings or {}
+        known = {} if found is None else _bandwidths(found)
+        return {
+            name: known.get(name) if given.get(key, "median") == "median" else None
+            for name, key in BANDWIDTHS.items()
+            if getattr(section, key) == "median"
+        }
 
 
 MEASURE = ConditionalMeasure()

@@ -23,22 +23,25 @@ from latentscale_pipeline.measures.shared.unpaired import unpaired_rows
 
 FEW = f"fewer than {PAIRS_PER_DIMENSION} pairs of rows for each dimension of the reference"
 
+EQUAL = "the rows of the corpus are all equal"
+
 
 def collect_conditional(section: Conditional, facts: JobFacts, results: Results) -> Findings:
     """Collect the scores, and which rows have no partner."""
     reason = too_few_pairs(facts)
     values: Mapping[str, Any] = {} if reason else results(STAGE).values
+    known: Mapping[str, Any] = values.get("scores", {})
     paired: Mapping[str, Any] = {} if reason else results(pairs_name(STAGE)).values
-    named, why = _kernel(section), values.get("reason")
+    named = _kernel(section)
     names = {
-        CONDITIONAL: (named, "effective items", "high", why),
-        INFORMATION: (named, "effective items", "none", why),
+        CONDITIONAL: (named, "effective items", "high", reason),
+        INFORMATION: (named, "effective items", "none", reason),
         SCENDI: ("cosine", "effective items", "high", FEW),
-        EXPLAINED: ("cosine", "share", "none", FEW),
+        EXPLAINED: ("cosine", "share", "none", FEW if SCENDI not in known else EQUAL),
     }
     scores = []
     for name, (kernel, unit, better, why) in names.items():
-        found = values.get("scores", {}).get(name)
+        found = known.get(name)
         scores.append(
             Score.from_estimate(
                 load_estimate(found["estimate"]) if found else None,
@@ -64,6 +67,7 @@ def collect_conditional(section: Conditional, facts: JobFacts, results: Results)
         reference=reference,
         bandwidth=values.get("bandwidth"),
         reference_bandwidth=values.get("reference_bandwidth"),
+        information_by_chance=values.get("by_chance"),
         **({"reason": reason} if reason else {}),
     )
     return Findings(part, tuple(scores))

@@ -8,6 +8,12 @@ from pydantic import Field
 
 from latentscale_pipeline.config.section import Length, Section
 
+BANDWIDTHS = {
+    "conditional_bandwidth": "bandwidth",
+    "conditional_reference_bandwidth": "reference_bandwidth",
+}
+"""The keys of the bandwidths, by the names under which `scales_from` takes them."""
+
 
 class Conditional(Section):
     """The diversity of outputs, their prompts being known; it needs `pair`."""
@@ -19,7 +25,9 @@ class Conditional(Section):
     kernel: Literal["rbf", "cosine"] = "rbf"
     """Kernel of the Vendi scores: `rbf` (exp(-d²/2σ²)) or `cosine`."""
     bandwidth: Literal["median"] | Length = "median"
-    """σ of rbf for the corpus; `median` is the median distance of its rows."""
+    """σ of rbf for the corpus; `median` is the median distance of its rows that
+    differ.
+    """
     reference_bandwidth: Literal["median"] | Length = "median"
     """The same for the reference."""
     kernel_rows: Annotated[int, Field(ge=100, le=10_000)] = 2000

@@ -6,7 +6,7 @@ from latentscale.conditional.schur_complement import BLOCK_ROWS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import FEW_TILES_BYTES, RESULT_BYTES, JobFacts
-from latentscale_pipeline.measures.conditional.config import Conditional
+from latentscale_pipeline.measures.conditional.config import BANDWIDTHS, Conditional
 from latentscale_pipeline.measures.conditional.tasks import (
     PARTS,
     STAGE,
@@ -48,20 +48,26 @@ def _scores_stage(section: Conditional, facts: JobFacts, pairs: int) -> Stage:
         partitions=PARTS,
         needs=(pairs_name(STAGE), *(rows_name(STAGE, role) for role in ROLES)),
         parameters={
-            **section.model_dump(include={"kernel", "bandwidth", "reference_bandwidth"}),
+            "kernel": section.kernel,
+            **{
+                key: facts.fixed_scales.get(name, "median")
+                if getattr(section, key) == "median"
+                else getattr(section, key)
+                for name, key in BANDWIDTHS.items()
+            },
             "kernel_rows": section.kernel_rows,
             "least": LEAST_PAIRS,
         },
         seed=facts.seed,
         memory_bytes=2 * stored * pairs
-        + max(8 * (6 * few**2 + few * d), 8 * (5 * d**2 + 4 * BLOCK_ROWS * d + 2 * pairs))
+        + max(8 * (9 * few**2 + few * d), 8 * (5 * d**2 + 4 * BLOCK_ROWS * d + 2 * pairs))
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
             bytes_read=2 * stored * pairs,
             bytes_written=(PARTS + 1) * RESULT_BYTES,
             exchanged_bytes=2 * stored * pairs,
             result_bytes=RESULT_BYTES,
-            float64_multiply_adds=3 * DECOMPOSITION * float(few) ** 3
+            float64_multiply_adds=4.5 * DECOMPOSITION * float(few) ** 3
             + 1.5 * pairs * d**2
             + 2 * DECOMPOSITION * float(d) ** 3,
             elementwise_operations=20.0 * few**2 + 6.0 * pairs * d,

@@ -37,8 +37,8 @@ class ConditionalReport(MeasureReport):
         ),
         "information Vendi": Definition(
             "Information Vendi score",
-            "Effective number of kinds of outputs that prompts tell apart; 1 if outputs have "
-            "nothing to do with prompts. Times the conditional score it is the Vendi score.",
+            "Effective number of kinds of outputs that prompts tell apart; with many pairs 1 if "
+            "outputs have nothing to do with prompts.",
             least=1.0,
         ),
         "Scendi": Definition(
@@ -50,8 +50,8 @@ class ConditionalReport(MeasureReport):
         ),
         "explained share": Definition(
             "Explained by prompts",
-            "Share of the outputs' second moment that the best linear prediction from prompts "
-            "explains, less what it would explain by chance.",
+            "Share of the outputs' variance that the best linear prediction from prompts explains, "
+            "less what it would explain by chance.",
             headline=True,
             most=1.0,
         ),
@@ -66,9 +66,10 @@ class ConditionalReport(MeasureReport):
             *alone,
             (
                 f"The Vendi scores are those of {found.kernel_pairs:,} pairs of rows, and the "
-                f"others those of {found.pairs:,}, of {found.common:,}. They grow with the number "
-                "of pairs: compare jobs of equally many."
+                f"others those of {found.pairs:,}, of {found.common:,}. All but the explained "
+                "share depend on the number of pairs: compare jobs of equally many."
             ),
+            *_by_chance(found),
         ]
 
     def caveats(self, found: ConditionalResults, results: model.Results) -> list[str]:
@@ -87,3 +88,10 @@ class ConditionalReport(MeasureReport):
             ("Vendi scores", f"{found.kernel_pairs:,} pairs of rows by {what}; {kernel}"),
             ("Scendi score", f"{found.pairs:,} pairs of rows by {what}; cosine"),
         ]
+
+
+def _by_chance(found: ConditionalResults) -> list[str]:
+    if found.information_by_chance is None:
+        return []
+    chance = write_number(found.information_by_chance, 3)
+    return [f"With the prompts of other rows the information Vendi score would be {chance}."]

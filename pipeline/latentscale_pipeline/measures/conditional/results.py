@@ -18,7 +18,7 @@ class ConditionalResults(Part):
     common: Count
     """Pairs of rows there are; estimated for corpora of more than 200 000 rows with ids."""
     pairs: Count
-    """Pairs of the Scendi score and the explained share; 0 for too few."""
+    """Pairs of the Scendi score and the explained share; 0 if there are fewer than 100."""
     kernel: str
     """Kernel of the Vendi scores."""
     kernel_pairs: Count
@@ -27,6 +27,8 @@ class ConditionalResults(Part):
     """Bandwidth σ for the corpus."""
     reference_bandwidth: Absent[NonNegativeFloat] = None
     """The same for the reference."""
+    information_by_chance: Absent[NonNegativeFloat] = None
+    """The information Vendi score of the same pairs with the prompts of other rows."""
     corpus: UnpairedRows
     """Rows of the corpus without a partner."""
     reference: UnpairedRows

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.conditional.kernel_entropies import conditional_scores
+from latentscale.conditional.kernel_entropies import conditional_scores, information_by_chance
 from latentscale.conditional.schur_complement import schur_scores
-from latentscale.sampling.median_distance import draw_pairs, median_distance
 from latentscale.tiles.device import exponentials
 from latentscale.tiles.distances import as_points, squared_tile
 from latentscale_pipeline.engine.stage import Inputs
@@ -48,35 +48,50 @@ def _score_kernels(inputs: Inputs, vectors: list[NDArray[Any]], common: int) -> 
     p, generator = inputs.parameters, inputs.generator()
     m = min(p["kernel_rows"], len(vectors[0]))
     chosen = np.sort(generator.choice(len(vectors[0]), m, replace=False))
-    kernels, values = [], dict[str, Any]()
-    for rows, name in zip(vectors, ("bandwidth", "reference_bandwidth"), strict=True):
-        some, bandwidth = rows[chosen], None
-        if p["kernel"] == "rbf":
-            bandwidth = p[name]
-            if bandwidth == "median":
-                try:
-                    bandwidth = median_distance(some, *draw_pairs(m, generator))
-                except ValueError as error:
-                    return Output(values={"reason": str(error), "kernel_pairs": m})
-            values[name] = bandwidth
-        kernels.append(_kernel(some, bandwidth))
-    scores = conditional_scores(kernels[0], kernels[1], common)
-    found = {name: store_scored(score) for name, score in scores.items()}
-    return Output(values={"scores": found, "kernel_pairs": m, **values})
+    given = [p["bandwidth"], p["reference_bandwidth"]] if p["kernel"] == "rbf" else [None, None]
+    (outputs, width), (prompts, other) = (
+        _kernel(rows[chosen], asked) for rows, asked in zip(vectors, given, strict=True)
+    )
+    moving = [
+        asked == "median" and found is not None
+        for asked, found in zip(given, (width, other), strict=True)
+    ]
+    scores = conditional_scores(outputs, prompts, common, medians=(moving[0], moving[1]))
+    return Output(
+        values={
+            "scores": {name: store_scored(score) for name, score in scores.items()},
+            "kernel_pairs": m,
+            "bandwidth": width,
+            "reference_bandwidth": other,
+            "by_chance": information_by_chance(outputs, prompts, generator),
+        }
+    )
 
 
-def _kernel(rows: NDArray[Any], bandwidth: float | None) -> Float64Array:
-    """Return the kernel matrix of rows, with ones on the diagonal."""
+def _kernel(rows: NDArray[Any], bandwidth: float | str | None) -> tuple[Float64Array, float | None]:
+    """Return the kernel matrix of rows, with ones on the diagonal, and its bandwidth.
+
+    The median is that of the distances of rows that differ: there may be few prompts, each with
+    many outputs.
+    """
     if bandwidth is None:
         unit = as_points(rows, "cosine").rows
         kernel = unit @ unit.T
-    else:
-        points = as_points(rows, "euclidean")
-        points = points.about(points.rows.mean(axis=0))
-        kernel = squared_tile(points, points)
-        exponentials(kernel, -0.5 / bandwidth**2)
+        np.fill_diagonal(kernel, 1.0)
+        return kernel, None
+    points = as_points(rows, "euclidean")
+    points = points.about(points.rows.mean(axis=0))
+    kernel = squared_tile(points, points)
+    if bandwidth == "median":
+        squares = kernel[np.triu_indices(len(kernel), 1)]
+        squares = squares[squares > 0.0]
+        if not len(squares):
+            return np.ones_like(kernel), None
+        bandwidth = math.sqrt(float(np.median(squares)))
+    width = float(bandwidth)
+    exponentials(kernel, -0.5 / width**2)
     np.fill_diagonal(kernel, 1.0)
-    return np.asarray(0.5 * (kernel + kernel.T))
+    return np.asarray(0.5 * (kernel + kernel.T)), width
 
 
 def join_scores(inputs: Inputs) -> Output:

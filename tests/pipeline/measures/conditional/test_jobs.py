@@ -60,7 +60,10 @@ def test_the_scores_are_those_of_dense_algebra(tmp_path: Path, shard_bytes: int)
     values = np.linalg.svd(residuals, compute_uv=False) ** 2 / 220
     scendi = np.exp(-(values * np.log(values / values.sum())).sum())
     assert found["Scendi"]["value"] == pytest.approx(scendi, rel=1e-5)
-    explained = 1 - values.sum() * 220 / (220 - 7)
+    prompts = np.column_stack([unit[1], np.ones(220)])
+    beyond = unit[0] - prompts @ np.linalg.lstsq(prompts, unit[0], rcond=None)[0]
+    variance = np.square(unit[0] - unit[0].mean(axis=0)).sum()
+    explained = 1 - np.square(beyond).sum() / variance * 219 / (219 - 7)
     assert found["explained share"]["value"] == pytest.approx(explained, abs=1e-5)
     assert all(row["bounds"] == "exact" and row["sampling_error"] > 0 for row in found.values())
     assert [row["kernel"] for row in found.values()] == ["rbf median"] * 2 + ["cosine"] * 2
@@ -99,13 +102,53 @@ def test_what_has_no_score_says_why(tmp_path: Path) -> None:
     assert found["Scendi"]["reason"] == found["explained share"]["reason"] == few
     assert found["conditional Vendi"]["value"] > 1
     equal = np.ones((150, 3), "f4")
-    found = scores(run(tmp_path / "equal", corpus=x, reference=equal))
-    assert "so it can't be a bandwidth" in found["conditional Vendi"]["reason"]
-    assert found["explained share"]["value"] < 1
-    cosine = scores(run(tmp_path / "cosine", keys="kernel: cosine", corpus=x, reference=equal))
-    assert cosine["information Vendi"]["value"] == pytest.approx(1.0, abs=1e-9)
+    found = scores(run(tmp_path / "outputs", corpus=equal, reference=x))
+    assert found["explained share"]["reason"] == "the rows of the corpus are all equal"
+    assert found["conditional Vendi"]["value"] == pytest.approx(1.0, abs=1e-9)
     tiny = run(tmp_path / "tiny", corpus=x[:90], reference=wide[:90])
     assert tiny["measures"]["conditional"]["reason"] == "the corpus has fewer than 100 rows"
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "cosine"])
+def test_one_prompt_explains_nothing(tmp_path: Path, kernel: str) -> None:
+    """The conditional score is then the Vendi score of the outputs."""
+    x, _ = answers(7, 150)
+    one = np.ones((150, 3), "f4")
+    results = run(tmp_path / "one", keys=f"kernel: {kernel}", corpus=x, reference=one)
+    found, part = scores(results), results["measures"]["conditional"]
+    assert found["information Vendi"]["value"] == pytest.approx(1.0, abs=1e-7)
+    assert found["explained share"]["value"] == pytest.approx(0.0, abs=1e-4)
+    assert "reference_bandwidth" not in part
+    if kernel == "rbf":
+        apart = cdist(x, x, "sqeuclidean")
+        vendi = np.exp(entropy(np.exp(-apart / (2 * part["bandwidth"] ** 2))))
+        assert found["conditional Vendi"]["value"] == pytest.approx(vendi, rel=1e-6)
+
+
+def test_jobs_are_compared_at_the_same_pairs_and_bandwidths(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    x, y = answers(8, 400)
+    ids = {
+        "corpus": [str(row) for row in range(400)],
+        "reference": [str(row) for row in range(400)],
+    }
+    few = {**ids, "corpus": [*map(str, range(150)), *(f"other {row}" for row in range(250))]}
+    run(tmp_path / "all", "ids", corpus=x, reference=y, ids=ids)
+    run(tmp_path / "few", "ids", corpus=x, reference=y, ids=few)
+    jobs = {name: next((tmp_path / name).glob("j-*")) for name in ("all", "few")}
+    document = json.loads(latentscale("compare", jobs["few"], jobs["all"], "--json").out)
+    rows = {row["score"]: row for row in document["scores"]}
+    assert rows["Scendi"]["unlike"] == ["number of pairs of conditional"]
+    assert "number of pairs of conditional" in rows["conditional Vendi"]["unlike"]
+    assert rows["explained share"]["unlike"] == []
+    near = x.mean(axis=0) + 0.1 * (x - x.mean(axis=0))
+    own = run(tmp_path / "own", corpus=near, reference=y)
+    job = f"scales_from: {jobs['all']}\npair: rows\n"
+    same = measure_rows(tmp_path / "same", "conditional: {}", job=job, corpus=near, reference=y)
+    widths = [each["measures"]["conditional"]["bandwidth"] for each in (own, same)]
+    assert widths[0] == pytest.approx(0.1 * widths[1], rel=1e-4)
+    assert scores(same)["conditional Vendi"]["value"] < scores(own)["conditional Vendi"]["value"]
 
 
 def test_it_needs_pairs_and_goes_with_the_alignment(tmp_path: Path, latentscale: Command) -> None:
