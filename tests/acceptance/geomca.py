@@ -45,6 +45,7 @@ def tried(
         sides["corpus"],
         sides["reference"],
         measures={"geomca": keys},
+        budget={"pairs": 2e11},
         cluster={"kind": "local", "workers": 2, "threads": 1, "memory_limit": 4 * GIB},
     )
     ran = watch("run", config, timeout=2 * limit)

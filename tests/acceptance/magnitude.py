@@ -40,7 +40,8 @@ def a_hundred_thousand_rows(bench: Bench) -> list[dict[str, Any]]:
 
     rows = clustered_rows(MANY)
     cluster = {"kind": "local", "workers": 2, "threads": 1, "memory_limit": 2 * GIB}
-    config = bench.job("many", rows, measures={"magnitude": {}}, cluster=cluster)
+    keys = {"measures": {"magnitude": {}}, "budget": {"pairs": 2e11}}
+    config = bench.job("many", rows, cluster=cluster, **keys)
     ran = watch("run", config)
     if ran.code != 0:
         return [record("magnitude of 100 000 rows", {"said": ran.last_line}, "exit 0", held=False)]
