@@ -60,7 +60,7 @@ def _scores_stage(section: Conditional, facts: JobFacts, pairs: int) -> Stage:
         },
         seed=facts.seed,
         memory_bytes=2 * stored * pairs
-        + max(8 * (9 * few**2 + few * d), 8 * (5 * d**2 + 4 * BLOCK_ROWS * d + 2 * pairs))
+        + max(8 * (10 * few**2 + few * d), 8 * (5 * d**2 + 4 * BLOCK_ROWS * d + 2 * pairs))
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
             bytes_read=2 * stored * pairs,
