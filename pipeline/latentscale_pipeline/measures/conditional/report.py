@@ -39,6 +39,7 @@ class ConditionalReport(MeasureReport):
             "Information Vendi score",
             "Effective number of kinds of outputs that prompts tell apart; with many pairs 1 if "
             "outputs have nothing to do with prompts.",
+            headline=True,
             least=1.0,
         ),
         "Scendi": Definition(
