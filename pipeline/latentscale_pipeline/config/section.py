@@ -78,7 +78,7 @@ class Section(Closed):
         return ()
 
 
-def refuse_doubles(values: list[Value]) -> list[Value]:
+def require_distinct(values: list[Value]) -> list[Value]:
     """Return the values of a list, none of which may be there twice."""
     for place, value in enumerate(values):
         if value in values[:place]:

@@ -86,9 +86,10 @@ def conditional_scores(
     outputs: Float64Array,
     prompts: Float64Array,
     n: int,
+    generator: np.random.Generator,
     *,
     medians: tuple[bool, bool] = (False, False),
-) -> dict[str, Scored]:
+) -> tuple[dict[str, Scored], float]:
     """Compute the conditional and the information Vendi score.
 
     Parameters
@@ -97,6 +98,8 @@ def conditional_scores(
         Positive semidefinite kernel matrices of the same m items, with ones on the diagonal.
     n : int
         Items that these are a random sample of, at least m.
+    generator : numpy.random.Generator
+        Gives every output the prompt of another.
     medians : tuple of bool
         Whether each is an RBF kernel whose bandwidth is the median distance of these items, so that
         it differs between samples.
@@ -106,10 +109,12 @@ def conditional_scores(
     dict of str to Scored
         The scores of m items. If these are a sample, the brackets are where those of other samples
         of m lie.
+    float
+        The information Vendi score of the outputs beside the prompts of other rows.
 
     Notes
     -----
-    Three decompositions and products of m by m, and memory for nine such matrices. The scores
+    Four decompositions and three products of m by m, and memory for nine such matrices. The scores
     depend on m: with more items, more of them differ.
     """
     m = len(outputs)
@@ -127,23 +132,15 @@ def conditional_scores(
         along = float(np.vdot(joint.gradient, change * outputs))
         along -= float(np.vdot(given.gradient, change))
         conditional, information = conditional + along * moved, information - along * moved
-    return {
+    found = {
         CONDITIONAL: _scored(joint.value - given.value, conditional, m, n),
         INFORMATION: _scored(own.value + given.value - joint.value, information, m, n),
     }
-
-
-def information_by_chance(
-    outputs: Float64Array, prompts: Float64Array, generator: np.random.Generator
-) -> float:
-    """Return the information Vendi score of outputs beside the prompts of other rows.
-
-    Parameters are those of :func:`conditional_scores`. Costs three decompositions.
-    """
-    order = generator.permutation(len(prompts))
-    shuffled = outputs * prompts[np.ix_(order, order)]
-    entropies = [_entropy(kernel) for kernel in (outputs, prompts, shuffled)]
-    return math.exp(max(entropies[0] + entropies[1] - entropies[2], 0.0))
+    both = own.value + given.value
+    del joint, own, given
+    order = generator.permutation(m)
+    shuffled = _entropy(outputs * prompts[np.ix_(order, order)])
+    return found, math.exp(max(both - shuffled, 0.0))
 
 
 def _entropy(kernel: Float64Array) -> float:

@@ -52,7 +52,7 @@ def unit_features(rows: NDArray[Any], frequencies: Float64Array | None) -> Float
     return unit
 
 
-def largest_under_kernel(difference: Float64Array) -> tuple[Float64Array, Float64Array]:
+def eigenvalue_intervals(difference: Float64Array) -> tuple[Float64Array, Float64Array]:
     """Say where the largest eigenvalues of a kernel are, from those of random Fourier features.
 
     Parameters

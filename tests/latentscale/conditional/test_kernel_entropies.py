@@ -13,7 +13,6 @@ from latentscale.conditional.kernel_entropies import (
     INFORMATION,
     KernelEntropy,
     conditional_scores,
-    information_by_chance,
 )
 
 Array = NDArray[Any]
@@ -36,8 +35,13 @@ def prompted(generator: np.random.Generator, m: int) -> tuple[Array, Array]:
     return x, y
 
 
+def score(outputs: Array, prompts: Array, n: int, **medians: Any) -> dict[str, Any]:
+    found, _ = conditional_scores(outputs, prompts, n, np.random.default_rng(0), **medians)
+    return found
+
+
 def scores(x: Array, y: Array) -> dict[str, Any]:
-    return conditional_scores(gaussian(x, 1.5), gaussian(y, 2.0), len(x))
+    return score(gaussian(x, 1.5), gaussian(y, 2.0), len(x))
 
 
 def test_outputs_of_each_prompt_are_counted() -> None:
@@ -45,7 +49,7 @@ def test_outputs_of_each_prompt_are_counted() -> None:
     prompts = np.repeat(np.arange(4), 30)
     outputs = 3 * prompts + np.tile(np.arange(3), 40)
     same = [(each[:, None] == each).astype(float) for each in (outputs, prompts)]
-    found = conditional_scores(same[0], same[1], 120)
+    found = score(same[0], same[1], 120)
     assert found[CONDITIONAL].estimate.value == pytest.approx(3.0)
     assert found[INFORMATION].estimate.value == pytest.approx(4.0)
     assert found[CONDITIONAL].sampling_error == pytest.approx(0.0, abs=1e-7)
@@ -54,7 +58,7 @@ def test_outputs_of_each_prompt_are_counted() -> None:
 def test_outputs_that_have_nothing_to_do_with_prompts() -> None:
     outputs, prompts = (each.ravel() for each in np.meshgrid(np.arange(6), np.arange(5)))
     same = [(each[:, None] == each).astype(float) for each in (outputs, prompts)]
-    found = conditional_scores(same[0], same[1], 30)
+    found = score(same[0], same[1], 30)
     assert found[CONDITIONAL].estimate.value == pytest.approx(6.0)
     assert found[INFORMATION].estimate.value == pytest.approx(1.0)
 
@@ -69,7 +73,7 @@ def test_scores_are_those_of_matrix_logarithms(seed: int) -> None:
         matrix = kernel / len(kernel) + 1e-15 * np.eye(len(kernel))
         return -float(np.trace(matrix @ logm(matrix)).real)
 
-    found = conditional_scores(k, l, 60)
+    found = score(k, l, 60)
     joint = entropy(k * l)
     assert found[CONDITIONAL].estimate.value == pytest.approx(np.exp(joint - entropy(l)), rel=1e-8)
     assert found[INFORMATION].estimate.value == pytest.approx(
@@ -125,7 +129,7 @@ def test_sampling_errors_know_that_median_bandwidths_vary(d: int) -> None:
         y = generator.normal(size=(200, d))
         x = y @ mixing + 0.5 * generator.normal(size=(200, d))
         kernels = gaussian(x, median(x)), gaussian(y, median(y))
-        found.append(conditional_scores(*kernels, 200, medians=(True, True)))
+        found.append(score(*kernels, 200, medians=(True, True)))
     for name in (CONDITIONAL, INFORMATION):
         values = np.array([each[name].estimate.value for each in found])
         errors = np.array([each[name].sampling_error for each in found], float)
@@ -139,9 +143,7 @@ def test_the_influence_of_a_median_bandwidth_is_its_derivative() -> None:
     x, y = prompted(generator, 500)
     more = y[:, 0] > np.median(y[:, 0])
     share = np.where(more, 0.02, -0.02)
-    found = conditional_scores(
-        gaussian(x, median(x)), gaussian(y, median(y)), 500, medians=(True, True)
-    )
+    found = score(gaussian(x, median(x)), gaussian(y, median(y)), 500, medians=(True, True))
 
     def weighted(weights: Array) -> float:
         widths = []
@@ -172,8 +174,8 @@ def test_information_by_chance_is_that_of_shuffled_prompts() -> None:
     x, y = prompted(np.random.default_rng(10), 300)
     kernels = gaussian(x, 1.5), gaussian(y, 2.0)
     order = np.random.default_rng(1).permutation(300)
-    again = conditional_scores(kernels[0], kernels[1][np.ix_(order, order)], 300)
-    chance = information_by_chance(*kernels, np.random.default_rng(1))
+    again = score(kernels[0], kernels[1][np.ix_(order, order)], 300)
+    _, chance = conditional_scores(*kernels, 300, np.random.default_rng(1))
     assert chance == pytest.approx(again[INFORMATION].estimate.value, rel=1e-9)
     assert 1.0 < chance < scores(x, y)[INFORMATION].estimate.value
 
@@ -183,8 +185,7 @@ def test_samples_of_the_items_bracket_each_other() -> None:
     x, y = prompted(generator, 900)
     drawn = [generator.choice(900, 200, replace=False) for _ in range(60)]
     found = [
-        conditional_scores(gaussian(x[rows], 1.5), gaussian(y[rows], 2.0), 900)[CONDITIONAL]
-        for rows in drawn
+        score(gaussian(x[rows], 1.5), gaussian(y[rows], 2.0), 900)[CONDITIONAL] for rows in drawn
     ]
     middle = np.mean([each.estimate.value for each in found])
     inside = [each.estimate.lower <= middle <= each.estimate.upper for each in found]

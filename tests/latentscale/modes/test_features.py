@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 from latentscale.linalg.fourier_features import draw_frequencies
 from latentscale.modes.difference import GroupMoments, leading_modes, moments_difference
-from latentscale.modes.features import largest_under_kernel, unit_features
+from latentscale.modes.features import eigenvalue_intervals, unit_features
 
 Array = NDArray[Any]
 M, N, D = 400, 300, 24
@@ -57,7 +57,7 @@ def test_intervals_cover_the_kernel_of_all_rows(seeds: range) -> None:
         bandwidth = float(np.median(cdist(x[:100], x[100:200])) * (1.0, 0.5)[seed % 2])
         frequencies = draw_frequencies("rbf", bandwidth, D, 64, generator)
         sides = moments(*(unit_features(rows, frequencies) for rows in (x, y)))
-        intervals = largest_under_kernel(moments_difference(sides))
+        intervals = eigenvalue_intervals(moments_difference(sides))
         for modes, (lower, upper), true in zip(
             leading_modes(sides, 1), intervals, largest_of_the_kernel(x, y, bandwidth), strict=True
         ):
@@ -100,5 +100,5 @@ def test_features_are_unit_vectors_and_nothing_differs_from_itself() -> None:
     for drawn in (None, frequencies):
         unit = unit_features(x, drawn)
         assert np.linalg.norm(unit, axis=1) == pytest.approx(1.0, abs=1e-6)
-    intervals = largest_under_kernel(moments_difference(moments(unit, unit)))
+    intervals = eigenvalue_intervals(moments_difference(moments(unit, unit)))
     assert np.array(intervals).tolist() == [[0.0, 0.0], [0.0, 0.0]]

@@ -67,7 +67,7 @@ def _scores_stage(section: Conditional, facts: JobFacts, pairs: int) -> Stage:
             bytes_written=(PARTS + 1) * RESULT_BYTES,
             exchanged_bytes=2 * stored * pairs,
             result_bytes=RESULT_BYTES,
-            float64_multiply_adds=4.5 * DECOMPOSITION * float(few) ** 3
+            float64_multiply_adds=3.5 * DECOMPOSITION * float(few) ** 3
             + 1.5 * pairs * d**2
             + 2 * DECOMPOSITION * float(d) ** 3,
             elementwise_operations=20.0 * few**2 + 6.0 * pairs * d,

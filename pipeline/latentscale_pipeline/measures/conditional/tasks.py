@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.conditional.kernel_entropies import conditional_scores, information_by_chance
+from latentscale.conditional.kernel_entropies import conditional_scores
 from latentscale.conditional.schur_complement import schur_scores
 from latentscale.tiles.device import exponentials
 from latentscale.tiles.distances import as_points, squared_tile
@@ -56,14 +56,16 @@ def _score_kernels(inputs: Inputs, vectors: list[NDArray[Any]], common: int) -> 
         asked == "median" and found is not None
         for asked, found in zip(given, (width, other), strict=True)
     ]
-    scores = conditional_scores(outputs, prompts, common, medians=(moving[0], moving[1]))
+    scores, by_chance = conditional_scores(
+        outputs, prompts, common, generator, medians=(moving[0], moving[1])
+    )
     return Output(
         values={
             "scores": {name: store_scored(score) for name, score in scores.items()},
             "kernel_pairs": m,
             "bandwidth": width,
             "reference_bandwidth": other,
-            "by_chance": information_by_chance(outputs, prompts, generator),
+            "by_chance": by_chance,
         }
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from latentscale_pipeline.config.section import Length, Section, refuse_doubles
+from latentscale_pipeline.config.section import Length, Section, require_distinct
 
 MmdKernel = Literal["rbf", "cosine", "linear"]
 
@@ -19,7 +19,7 @@ class Mmd(Section):
     of_many: ClassVar[bool] = True
     equal_dimensions: ClassVar[bool] = True
 
-    kernels: Annotated[list[MmdKernel], Field(min_length=1), AfterValidator(refuse_doubles)] = (
+    kernels: Annotated[list[MmdKernel], Field(min_length=1), AfterValidator(require_distinct)] = (
         Field(default=["rbf"])
     )
     """`rbf` (exp(-d²/2σ²)) sees any difference, `linear` one of the means, `cosine` one of the mean

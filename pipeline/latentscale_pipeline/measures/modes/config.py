@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from latentscale_pipeline.config.section import Length, Section, refuse_doubles
+from latentscale_pipeline.config.section import Length, Section, require_distinct
 
 ModesKernel = Literal["cosine", "rbf"]
 
@@ -18,7 +18,7 @@ class ModesSection(Section):
     compares: ClassVar[bool] = True
     equal_dimensions: ClassVar[bool] = True
 
-    kernels: Annotated[list[ModesKernel], Field(min_length=1), AfterValidator(refuse_doubles)] = (
+    kernels: Annotated[list[ModesKernel], Field(min_length=1), AfterValidator(require_distinct)] = (
         Field(default=["cosine"])
     )
     """`cosine` finds kinds of rows by their direction, `rbf` (exp(-d²/2σ²)) by their place."""

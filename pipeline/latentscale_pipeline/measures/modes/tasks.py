@@ -13,7 +13,7 @@ from latentscale.modes.difference import (
     moments_difference,
     sum_group_moments,
 )
-from latentscale.modes.features import largest_under_kernel, unit_features
+from latentscale.modes.features import eigenvalue_intervals, unit_features
 from latentscale.tiles.distances import row_blocks
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.shared.bandwidth import read_bandwidth
@@ -106,7 +106,7 @@ def find_modes(inputs: Inputs) -> Output:
         arrays[f"{name}_found"] = found.values[:1]
     if p["features"]:
         values["bandwidth"] = inputs.results[p["features"]].values["bandwidth"]
-        intervals = largest_under_kernel(moments_difference(whole))
+        intervals = eigenvalue_intervals(moments_difference(whole))
         arrays["novel_interval"], arrays["missing_interval"] = intervals
     return Output(values=values, arrays=arrays)
 
