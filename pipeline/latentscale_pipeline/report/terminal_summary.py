@@ -159,8 +159,13 @@ def _notes(results: Results, shown: Sequence[Score]) -> Iterator[str]:
     if unknown:
         named = [*unknown[:NAMED], *([f"{len(unknown) - NAMED} more"] if unknown[NAMED:] else [])]
         yield f"sampling error unknown: {'; '.join(named)}"
-    for name, measure in MEASURES.items():
-        part = results.part(name)
-        yield from measure.report.caveats(part, results) if part is not None else ()
+    parts = [(measure.report, results.part(name)) for name, measure in MEASURES.items()]
+    # Measures that compare the same pairs of rows have the same caveat.
+    yield from dict.fromkeys(
+        caveat
+        for report, part in parts
+        if part is not None
+        for caveat in report.caveats(part, results)
+    )
     if hidden := len(scores) - len(shown):
         yield f"{counted(hidden, 'more score')} and all brackets: --all"

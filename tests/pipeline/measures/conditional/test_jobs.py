@@ -170,6 +170,12 @@ def test_it_needs_pairs_and_goes_with_the_alignment(tmp_path: Path, latentscale:
     assert ended.code == 0
     document = json.loads(ended.out)
     assert {"conditional", "alignment"} <= set(document["measures"])
+    for name, count in (("x", 130), ("y", 120)):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{row}\n" for row in range(count)))
+    np.save(tmp_path / "y.npy", y[:120])
+    ids = ("--ids", tmp_path / "x.txt", "--reference-ids", tmp_path / "y.txt")
+    ended = latentscale(*call, *ids, "--pair", "ids", "--measures", "conditional,alignment")
+    assert ended.out.count("of the corpus's rows have no partner") == 1
     ids = {"corpus": [f"a{row}" for row in range(130)], "reference": list(map(str, range(130)))}
     with pytest.raises(BadInput, match="found 0 ids that are in both"):
         run(tmp_path / "none", "ids", corpus=x, reference=y, ids=ids)
