@@ -4,13 +4,14 @@ Centres are ordered by repeated bisection, so that near centres follow each othe
 then form *groups* that fit in memory. Rows in the order of their nearest cells have most of their
 neighbours close by, which makes later passes over the graph faster.
 
-A neighbour can only be found in a cell that contains both rows. A few rows whose true neighbours
-are known therefore predict how many cells a row has to join.
+A neighbour can only be found in a group that contains both rows. A few rows whose true neighbours
+are known therefore predict how many cells a row has to join, so that it is in the groups of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,25 @@ from latentscale.neighbours.ivf import bisect_rows
 from latentscale.tiles.distances import Float64Array
 
 Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class GroupedCells:
+    """Cells in groups.
+
+    Attributes
+    ----------
+    overlap : int
+        Cells that a row joins; it is searched in the groups of all of them.
+    group_of : ndarray of int64, shape (c,)
+        The group of every cell, ascending from 0.
+    recall : float
+        Share of the neighbours of some rows that share a group with their row.
+    """
+
+    overlap: int
+    group_of: Int64Array
+    recall: float
 
 
 def order_centres(
@@ -55,50 +75,47 @@ def order_centres(
     return np.concatenate(ordered)
 
 
-def group_cells(sizes: NDArray[np.floating], limit: float) -> Int64Array:
-    """Combine consecutive cells into groups of limited size.
+def group_cells(owners: NDArray[np.integer], cells: int, n: int, limit: float) -> Int64Array:
+    """Combine consecutive cells into groups of limited size, by the cells of a sample.
 
     Parameters
     ----------
-    sizes : ndarray of float, shape (c,)
-        Rows of every cell.
-    limit : float
-        Largest number of rows of a group; a larger cell is a group by itself.
-
-    Returns
-    -------
-    ndarray of int64, shape (c,)
-        The group of every cell, ascending from 0; at most ``2 sum(sizes) / limit + 1`` groups.
-    """
-    group_of = np.zeros(len(sizes), dtype=np.int64)
-    group, held = 0, 0.0
-    for cell, size in enumerate(sizes):
-        if held > 0 and held + size > limit:
-            group, held = group + 1, 0.0
-        group_of[cell] = group
-        held += float(size)
-    return group_of
-
-
-def expected_sizes(owners: Int64Array, cells: int, n: int) -> Float64Array:
-    """Predict the number of rows of every cell from a sample.
-
-    Parameters
-    ----------
-    owners : ndarray of int64, shape (s, overlap)
-        The cells of each row of a sample.
+    owners : ndarray of int, shape (s, overlap)
+        The cells of each row of a sample, each once.
     cells : int
         Number of cells.
     n : int
         Rows of the corpus.
+    limit : float
+        Largest number of rows that a group is expected to have; a larger cell is a group by
+        itself. A row counts once in a group, however many of its cells are there.
 
     Returns
     -------
-    ndarray of float64, shape (cells,)
-        Predicted numbers of rows, which sum to ``n`` times the overlap.
+    ndarray of int64, shape (cells,)
+        The group of every cell, ascending from 0.
+
+    Notes
+    -----
+    Memory is 24 bytes for each entry of ``owners``.
     """
-    counts = np.bincount(owners.ravel(), minlength=cells)
-    return np.asarray(counts * (n / len(owners)), dtype=np.float64)
+    ascending = np.sort(owners.astype(np.int32, copy=False), axis=1)
+    before = np.full_like(ascending, -1)
+    before[:, 1:] = ascending[:, :-1]
+    order = np.argsort(ascending, axis=None, kind="stable")
+    starts = np.searchsorted(ascending.ravel()[order], np.arange(cells + 1))
+    before = before.ravel()[order]
+    group_of = np.zeros(cells, dtype=np.int64)
+    group, first, held = 0, 0, 0.0
+    for cell in range(cells):
+        earlier = before[starts[cell] : starts[cell + 1]]
+        new = float(np.count_nonzero(earlier < first)) * n / len(owners)
+        if held > 0 and held + new > limit:
+            group, first, held = group + 1, cell, 0.0
+            new = len(earlier) * n / len(owners)
+        group_of[cell] = group
+        held += new
+    return group_of
 
 
 def shared_cell_recall(
@@ -125,3 +142,43 @@ def shared_cell_recall(
         theirs = neighbour_owners[:, :, None, :overlap]
         shares.append(float((own == theirs).any(axis=(2, 3)).mean()))
     return np.array(shares)
+
+
+def choose_groups(
+    sample: NDArray[np.integer],
+    owners: Int64Array,
+    neighbour_owners: Int64Array,
+    overlaps: Sequence[int],
+    *,
+    cells: int,
+    n: int,
+    limit: float,
+    recall: float,
+) -> GroupedCells:
+    """Choose how many cells a row joins, and which cells form groups.
+
+    Parameters
+    ----------
+    sample : ndarray of int, shape (s, o)
+        The nearest cells of the rows of a sample, nearest first.
+    owners, neighbour_owners
+        Those of some rows and of their true neighbours, as :func:`shared_cell_recall` takes them.
+    overlaps : sequence of int
+        Numbers of cells that a row may join, ascending.
+    cells, n, limit
+        As :func:`group_cells` takes them.
+    recall : float
+        Share of the neighbours that have to share a group with their row.
+
+    Returns
+    -------
+    GroupedCells
+        With the smallest overlap that reaches the recall, or else with the largest.
+    """
+    for overlap in overlaps:
+        group_of = group_cells(sample[:, :overlap], cells, n, limit)
+        [shared] = shared_cell_recall(group_of[owners], group_of[neighbour_owners], [overlap])
+        found = GroupedCells(min(overlap, cells), group_of, float(shared))
+        if shared >= recall:
+            break
+    return found

@@ -23,6 +23,10 @@ from latentscale.tiles.top_lists import UInt64Array, offer, pair_hash, query_has
 
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
+LeafNumbers = NDArray[np.uint16] | NDArray[np.uint32]
+
+AT_ONCE = 8
+"""Leaves of a row that are compared with those of another at a time."""
 
 FOLLOWED = 10
 """Nearest neighbours of a row that are followed, and rows that point at it."""
@@ -34,8 +38,9 @@ def refine(
     leaves: Sequence[Int64Array],
     rounds: int,
     *,
+    tried: Int32Array | None = None,
     followed: int = FOLLOWED,
-) -> None:
+) -> Int32Array | None:
     """Try the neighbours of every row's neighbours, in both directions.
 
     Parameters
@@ -48,8 +53,15 @@ def refine(
         Rows whose pairs have all been compared.
     rounds : int
         Number of rounds.
+    tried : ndarray of int32, shape (n, w), optional
+        Entries whose paths to each other an earlier call has tried.
     followed : int
         Edges of a row that are followed in each direction.
+
+    Returns
+    -------
+    ndarray of int32, shape (n, w), or None
+        Entries whose paths have been tried now.
 
     Notes
     -----
@@ -62,12 +74,14 @@ def refine(
     followed = min(followed, w)
     leaves_of = _leaves_of_rows(leaves, n)
     fresh = np.ones((n, w), dtype=np.bool_)
+    if tried is not None:
+        _mark_fresh(found.indices, tried, fresh)
     keys = keys_of(points)
     for _ in range(rounds):
         edges = np.full((n, 2 * followed), -1, dtype=np.int32)
         new = np.zeros((n, 2 * followed), dtype=np.bool_)
         join_both_ways(found.indices, fresh, keys, edges, new)
-        before = found.indices.astype(np.int32)
+        tried = found.indices.astype(np.int32)
         _try_ends(
             found.distances,
             found.ties,
@@ -79,18 +93,23 @@ def refine(
             METRICS.index(points.metric),
             keys,
         )
-        _mark_fresh(found.indices, before, fresh)
+        _mark_fresh(found.indices, tried, fresh)
+    return tried
 
 
-def _leaves_of_rows(leaves: Sequence[Int64Array], n: int) -> Int32Array:
-    """Return the leaves of every row, in columns, padded with -1."""
+def _leaves_of_rows(leaves: Sequence[Int64Array], n: int) -> LeafNumbers:
+    """Return the leaves of every row, in columns; a row's first leaf fills what is left."""
     rows = np.concatenate(leaves)
-    owners = np.repeat(np.arange(len(leaves), dtype=np.int32), [len(leaf) for leaf in leaves])
+    kind = np.uint16 if len(leaves) < 1 << 16 else np.uint32
+    owners = np.repeat(np.arange(len(leaves), dtype=kind), [len(leaf) for leaf in leaves])
     order = np.argsort(rows, kind="stable")
+    rows, owners = rows[order], owners[order]
     counts = np.bincount(rows, minlength=n)
-    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    table = np.full((n, int(counts.max())), -1, dtype=np.int32)
-    table[rows[order], place] = owners[order]
+    starts = np.cumsum(counts) - counts
+    width = -(-int(counts.max()) // AT_ONCE) * AT_ONCE
+    table = np.empty((n, width), dtype=kind)
+    table[:] = owners[starts, None]
+    table[rows, np.arange(len(rows)) - starts[rows]] = owners
     return table
 
 
@@ -139,7 +158,7 @@ def _try_ends(
     indices: Int64Array,
     edges: Int32Array,
     new: BoolArray,
-    leaves_of: Int32Array,
+    leaves_of: LeafNumbers,
     rows: Float64Array,
     metric: int,
     keys: UInt64Array,
@@ -163,7 +182,7 @@ def _try_ends(
                 if not (new[i, first] or (second >= 0 and new[j, second])):
                     continue
                 tried_by[end] = i
-                if _share_leaf(leaves_of[i], leaves_of[end]):
+                if _share_leaf(leaves_of, i, end):
                     continue
                 limit = max(distances[i, last], distances[end, last])
                 if quick_distance(rows[i], rows[end], metric) > limit:
@@ -175,11 +194,14 @@ def _try_ends(
 
 
 @numba.njit(cache=True, nogil=True)
-def _share_leaf(a: Int32Array, b: Int32Array) -> bool:
+def _share_leaf(leaves_of: LeafNumbers, i: int, j: int) -> bool:
+    # Loops of known length are turned into a few instructions on vectors.
     shared = False
-    for leaf in a:
-        for other in b:
-            shared |= leaf == other and leaf >= 0
+    for first in range(0, leaves_of.shape[1], AT_ONCE):
+        for second in range(0, leaves_of.shape[1], AT_ONCE):
+            for a in range(AT_ONCE):
+                for b in range(AT_ONCE):
+                    shared |= leaves_of[i, first + a] == leaves_of[j, second + b]
     return shared
 
 

@@ -9,7 +9,9 @@ Data flow, for rows that fit in memory:
    (:mod:`latentscale.neighbours.leaf_search`).
 4. The neighbours of every row's neighbours are tried (:mod:`latentscale.neighbours.refine`), with
    lists longer than asked for.
-5. Neighbours of collapsed rows are expanded to all of them.
+5. Where a recall is wanted, the true neighbours of a few random rows are found. Until enough of
+   them are in the lists, rows are divided into other leaves, and steps 3 and 4 add to the lists.
+6. Neighbours of collapsed rows are expanded to all of them.
 
 A pair is missed when its rows share no leaf, and neither has a neighbour that knows the other. So
 the recall rises with the overlap and with the rounds.
@@ -32,25 +34,37 @@ Memory beyond the rows is at most :func:`search_bytes`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Literal
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.neighbours.certificate import recall_certificate
 from latentscale.neighbours.descent import nearest_neighbour_descent
-from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of, nearest
+from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of, merge, nearest
 from latentscale.neighbours.ivf import cell_cap
 from latentscale.neighbours.leaf_search import SPARE, search_leaves
 from latentscale.neighbours.leaves import LEAF_ROWS, divide_into_leaves
 from latentscale.neighbours.refine import FOLLOWED, refine
-from latentscale.tiles.distances import Float64Array, Points
+from latentscale.tiles.distances import Float64Array, Points, row_blocks
 from latentscale.tiles.top_lists import UInt64Array, content_keys, offer, pair_hash, query_hash
 
 Method = Literal["leaves", "nndescent"]
 
 ROUNDS = 2
 """Rounds of refinement; a third adds little."""
+
+MOST_DIVISIONS = 6
+"""Divisions into leaves, at most, where a recall is wanted."""
+
+CHECKED_ROWS = 400
+"""Random rows whose true neighbours tell the recall."""
+
+MERGED_ROWS = 1 << 14
+"""Rows whose lists of two divisions are merged at a time."""
 
 SPARE_NEIGHBOURS = 5
 """Neighbours beyond those asked for that lists hold while they are refined."""
@@ -97,6 +111,7 @@ def search_rows(
     overlap: int,
     generator: np.random.Generator,
     rounds: int = ROUNDS,
+    recall: float | None = None,
     leaf_rows: int | None = None,
     method: Method = "leaves",
 ) -> Neighbours:
@@ -109,11 +124,14 @@ def search_rows(
     k : int
         Neighbours of a row, at least 1.
     overlap : int
-        Leaves that each row joins, at least 1.
+        Leaves of a division that each row joins, at least 1.
     generator : numpy.random.Generator
-        Source of the leaves.
+        Source of the leaves, and of the rows whose recall is checked.
     rounds : int
-        Rounds of refinement.
+        Rounds of refinement after a division.
+    recall : float, optional
+        Share of true neighbours at which no further division is made; at most
+        :data:`MOST_DIVISIONS` are. By default there is one.
     leaf_rows : int, optional
         Average rows of a leaf. By default, all rows are one leaf up to
         :func:`~latentscale.neighbours.ivf.cell_cap`, and the search is exact. More rows form
@@ -148,8 +166,13 @@ def search_rows(
         place[order] = np.arange(len(order))
         leaves, group_of = [np.sort(place[leaf]) for leaf in leaves], place[group_of]
         distinct = points.take(first[order])
-        graph = search_leaves(distinct, leaves, width)
-        refine(distinct, graph, leaves, rounds)
+        more = (
+            divide_into_leaves(distinct, overlap=overlap, generator=stream, leaf_rows=leaf_rows)
+            for stream in generator.spawn(MOST_DIVISIONS - 1 if recall else 0)
+        )
+        check = _recall_check(distinct, k, generator) if recall else None
+        graph = Neighbours.none(len(distinct), width)
+        _search_divisions(graph, distinct, chain([leaves], more), rounds, check, recall or 1.0)
         graph = graph.cut(k)
     del distinct
     found = _expand_equal(graph, points, group_of)
@@ -159,6 +182,40 @@ def search_rows(
         queries = points.take(short)
         found.put(short, nearest(queries, points, k, query_ids=short, candidate_ids=everyone))
     return found
+
+
+def _search_divisions(
+    graph: Neighbours,
+    points: Points,
+    divisions: Iterable[list[Int64Array]],
+    rounds: int,
+    check: Callable[[Neighbours], float] | None,
+    recall: float,
+) -> None:
+    """Add what is found in one division after another to the lists, until these are good."""
+    width, tried = graph.indices.shape[1], None
+    for leaves in divisions:
+        found = search_leaves(points, leaves, width)
+        for block in row_blocks(len(points), MERGED_ROWS):
+            graph.put(block, merge(graph.take(block), found.take(block), width))
+        del found
+        if check and check(graph) >= recall:
+            return
+        tried = refine(points, graph, leaves, rounds, tried=tried)
+        if check and check(graph) >= recall:
+            return
+
+
+def _recall_check(
+    points: Points, k: int, generator: np.random.Generator
+) -> Callable[[Neighbours], float]:
+    """Return a function that tells which share of the neighbours of random rows lists have."""
+    n = len(points)
+    [stream] = generator.spawn(1)
+    drawn = np.sort(stream.choice(n, min(n, CHECKED_ROWS), replace=False))
+    everyone = np.arange(n, dtype=np.int64)
+    true = nearest(points.take(drawn), points, k, query_ids=drawn, candidate_ids=everyone)
+    return lambda lists: recall_certificate(lists.distances[drawn, :k], true.distances).value
 
 
 def search_bytes(n: int, d: int, k: int, overlap: int) -> int:
@@ -174,12 +231,13 @@ def search_bytes(n: int, d: int, k: int, overlap: int) -> int:
     Returns
     -------
     int
-        Bytes: an ordered copy of the rows, lists in both precisions with what refinement marks in
-        them, the leaves of every row, and one leaf in both precisions. It is enough for
+        Bytes: an ordered copy of the rows, lists of two divisions in double precision and one in
+        single with what refinement marks in them, the leaves of every row, and one leaf in both
+        precisions. It is enough for
         ``nndescent``, too.
     """
     width = max(k + SPARE_NEIGHBOURS, FOLLOWED)
-    lists = 32 * (width + SPARE) + 18 * FOLLOWED
+    lists = 60 * (width + SPARE) + 18 * FOLLOWED
     largest = min(n, max(cell_cap(n, d), 2 * LEAF_ROWS, 8 * width))
     return n * (8 * (d + 2) + lists + 40 * overlap + 64) + largest * (12 * d + 64) + (1 << 21)
 

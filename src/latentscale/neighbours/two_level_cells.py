@@ -40,7 +40,7 @@ Int64Array = NDArray[np.int64]
 SEARCHED_COARSE_CELLS = 8
 """Number of nearest coarse cells whose cells are searched for a row."""
 
-MOST_UNDIVIDED = 1 << 12
+MOST_UNDIVIDED = 1 << 9
 """Number of cells up to which there is one coarse cell."""
 
 COARSE_ROWS = 64

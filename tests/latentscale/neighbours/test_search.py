@@ -313,3 +313,48 @@ def test_bad_settings_are_refused():
         approximate_neighbours(points, 4, overlap=2, generator=generator)
     with pytest.raises(ValueError, match="overlap 0"):
         approximate_neighbours(points, 2, overlap=0, generator=generator)
+
+
+# --- until the recall is reached ---------------------------------------------------------------
+
+
+def isotropic(n=3000, d=24):
+    """Rows for which leaves miss many neighbours."""
+    return as_points(np.random.default_rng(8).standard_normal((n, d)), "euclidean")
+
+
+def recall_of(found, points, k):
+    return recall_certificate(found.distances, exact_neighbours(points, k).distances).value
+
+
+def test_rows_are_divided_again_until_the_recall_is_reached():
+    points = isotropic()
+    once = recall_of(search(points, 4, overlap=2, rounds=1), points, 4)
+    assert once < 0.9
+    for wanted in (0.9, 0.97):
+        found = search(points, 4, overlap=2, rounds=1, recall=wanted)
+        # 400 rows with 4 neighbours each are checked.
+        assert recall_of(found, points, 4) >= wanted - 0.015
+
+
+def test_a_search_that_is_good_enough_is_not_repeated():
+    points = isotropic()
+    once = search(points, 4, overlap=2, rounds=1)
+    checked = search(points, 4, overlap=2, rounds=1, recall=0.5)
+    np.testing.assert_array_equal(once.indices, checked.indices)
+
+
+def test_paths_that_were_tried_are_not_tried_again():
+    points = isotropic(600).keyed()
+    leaves = divide_into_leaves(points, overlap=2, leaf_rows=50, generator=np.random.default_rng(0))
+    at_once, in_two = (search_leaves(points, leaves, 10) for _ in range(2))
+    refine(points, at_once, leaves, 2)
+    tried = refine(points, in_two, leaves, 1)
+    before = in_two.indices.copy()
+    refine(points, in_two, leaves, 1, tried=tried)
+    np.testing.assert_array_equal(at_once.indices, in_two.indices)
+    assert (before != in_two.indices).any()
+    everything = in_two.indices.astype(np.int32)
+    before = in_two.indices.copy()
+    refine(points, in_two, leaves, 1, tried=everything)
+    np.testing.assert_array_equal(before, in_two.indices)

@@ -34,7 +34,7 @@ def placed(rows: np.ndarray, metric: str, cells: int, coarse: int) -> TwoLevelCe
 
 
 def test_few_cells_are_in_one_coarse_cell() -> None:
-    assert [count_coarse_cells(cells) for cells in (1, 4096, 4097, 65536)] == [1, 1, 64, 256]
+    assert [count_coarse_cells(cells) for cells in (1, 512, 513, 65536)] == [1, 1, 23, 256]
     rows = clustered(500, 4, 0)
     found = placed(rows, "euclidean", 20, 1)
     generator = np.random.default_rng(1)

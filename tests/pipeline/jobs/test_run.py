@@ -580,7 +580,7 @@ def test_a_recall_that_is_missed_twice_ends_the_job(
     )
     assert "only, with overlaps of 1 and 1" in line, "of a single cell there is no second"
     assert "run the same command again" not in line
-    assert calls == [1, 2], "searched once, and once again with more rounds"
+    assert calls == [1, 3], "searched once, and once again with more rounds"
 
 
 def test_cells_are_certified_exactly_when_all_rows_are_looked_at(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.cell_layout import expected_sizes, group_cells, shared_cell_recall
+from latentscale.neighbours.cell_layout import choose_groups, shared_cell_recall
 from latentscale.neighbours.two_level_cells import (
     TwoLevelCells,
     assign_two_level_cells,
@@ -17,7 +17,12 @@ from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.duplicates import nearest
-from latentscale_pipeline.measures.shared.neighbours.sizes import MISSED_BY_CELLS, OVERLAPS, Layout
+from latentscale_pipeline.measures.shared.neighbours.sizes import (
+    MISSED_BY_GROUPS,
+    MISSED_BY_LEAVES,
+    OVERLAPS,
+    Layout,
+)
 from latentscale_pipeline.measures.shared.random_rows import read_in_order
 from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
 from latentscale_pipeline.storage.artifacts import Output
@@ -65,27 +70,39 @@ def place_cells(inputs: Inputs) -> Output:
             for _, points in points_by_blocks(sample, p["metric"])
         ]
     )
-    recalls = _shared_by_pilots(inputs, cells)
-    enough = np.flatnonzero(1.0 - recalls <= MISSED_BY_CELLS * (1.0 - RECALL))
-    overlap = min(OVERLAPS[int(enough[0]) if len(enough) else -1], len(cells.centres))
-    expected = expected_sizes(owners[:, :overlap], len(cells.centres), n)
+    own, theirs = _pilot_cells(inputs, cells)
+    groups = choose_groups(
+        owners,
+        own,
+        theirs,
+        OVERLAPS,
+        cells=len(cells.centres),
+        n=n,
+        limit=GROUP_FILL * layout.group_rows,
+        recall=1.0 - MISSED_BY_GROUPS * (1.0 - RECALL),
+    )
+    # Rows whose near rows need many cells need many leaves, too.
+    recalls = shared_cell_recall(own, theirs, OVERLAPS)
+    enough = np.flatnonzero(1.0 - recalls <= MISSED_BY_LEAVES * (1.0 - RECALL))
     return Output(
         values={
-            "overlap": overlap,
+            "overlap": groups.overlap,
+            "leaves": OVERLAPS[int(enough[0]) if len(enough) else -1],
             "shared_cell_recall": dict(zip(map(str, OVERLAPS), recalls.tolist(), strict=True)),
+            "shared_group_recall": groups.recall,
         },
         arrays={
             "centres": cells.centres,
             "coarse": cells.coarse,
             "starts": cells.starts,
-            "group_of": group_cells(expected, GROUP_FILL * layout.group_rows),
+            "group_of": groups.group_of,
             **dict(_drawn_rows(inputs, sizes, drawing)),
         },
     )
 
 
-def _shared_by_pilots(inputs: Inputs, cells: TwoLevelCells) -> NDArray[np.float64]:
-    """Return the share of near pairs with a common cell, for each overlap."""
+def _pilot_cells(inputs: Inputs, cells: TwoLevelCells) -> tuple[Int64Array, Int64Array]:
+    """Return the cells of some rows, and of a row that is near to each."""
     p = inputs.parameters
     owners, distances = [], []
     for role in p["sources"]:
@@ -107,7 +124,7 @@ def _shared_by_pilots(inputs: Inputs, cells: TwoLevelCells) -> NDArray[np.float6
     pairs_owners, apart = np.concatenate(owners), np.concatenate(distances)
     wanted = max(int((apart <= p["within"]).sum()), LEAST_PILOTS)
     chosen = pairs_owners[np.argsort(apart, kind="stable")[:wanted]]
-    return shared_cell_recall(chosen[:, 0], chosen[:, 1:2], OVERLAPS)
+    return chosen[:, 0], chosen[:, 1:2]
 
 
 def _drawn_rows(

@@ -36,7 +36,12 @@ from latentscale_pipeline.measures.duplicates.search import (
 )
 from latentscale_pipeline.measures.shared.neighbours.plan import Shape, shuffle_stages
 from latentscale_pipeline.measures.shared.neighbours.settings import NeighbourSettings
-from latentscale_pipeline.measures.shared.neighbours.sizes import OVERLAPS, PAIR_OPERATIONS, Layout
+from latentscale_pipeline.measures.shared.neighbours.sizes import (
+    COPIES,
+    OVERLAPS,
+    PAIR_OPERATIONS,
+    Layout,
+)
 from latentscale_pipeline.measures.shared.random_rows import drawing_bytes, sample_stage
 from latentscale_pipeline.measures.shared.shard_blocks import count_blocks
 
@@ -45,9 +50,6 @@ BLOCK_ROWS = 1 << 18
 
 FOUND_BYTES = 12
 """Bytes of a nearest row and its distance, as a group has found them."""
-
-COPIES = 1.5
-"""Groups that a row joins: about half of all rows join cells of two."""
 
 
 def search_stages(
@@ -168,7 +170,7 @@ def _search_stage(
     rows = min(n, layout.group_rows)
     blocks = sum(count_blocks(facts.corpora[role]) for role in sources)
     least = min(facts.corpora[role].n for role in sources) if larger else 0
-    groups = max(1, round(OVERLAPS[0] * n / (GROUP_FILL * layout.group_rows)))
+    groups = max(1, round(COPIES * n / (GROUP_FILL * layout.group_rows)))
     lists = {role: len(lists_of(role, list(sources), set(larger))) for role in sources}
     listed = sum(facts.corpora[role].n * (8 + FOUND_BYTES * lists[role]) for role in sources)
     stored = sum(facts.corpora[role].stored_bytes for role in sources)

@@ -109,8 +109,8 @@ def _search_piece(
     ]
     numbers = np.concatenate(list(rows.values()))
     found = {role: np.empty(len(rows[role]), _record(lists[role])) for role in rows}
-    overlap = max(placed.values["overlap"], LEAST_LEAVES)
-    searched = nearest_rows(points, relations, overlap=overlap, generator=generator)
+    leaves = max(placed.values["leaves"], LEAST_LEAVES)
+    searched = nearest_rows(points, relations, overlap=leaves, generator=generator)
     for (role, source, name), near in zip(wanted, searched, strict=True):
         span, own = spans[role], found[role]
         known = near.rows[span]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.cell_layout import expected_sizes, group_cells, shared_cell_recall
+from latentscale.neighbours.cell_layout import choose_groups, shared_cell_recall
 from latentscale.neighbours.exact import Neighbours, merge, nearest
 from latentscale.neighbours.two_level_cells import (
     TwoLevelCells,
@@ -21,7 +21,8 @@ from latentscale_pipeline.engine.stage import Inputs, Work
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
     GROUP_FILL,
-    MISSED_BY_CELLS,
+    MISSED_BY_GROUPS,
+    MISSED_BY_LEAVES,
     PILOT_ROWS,
     Layout,
     checked_rows,
@@ -148,36 +149,43 @@ def choose_overlap(inputs: Inputs) -> Output:
     placed = inputs.results[f"cells-{p['role']}"]
     wider = _join_checks(inputs, k + 1)
     true = wider.cut(k)
-    cells, owners = read_cells(placed), placed.array("owners").astype(np.int64)
+    cells, owners = read_cells(placed), placed.array("owners")
     near = _vectors_of(inputs, true.indices[:PILOT_ROWS], corpus)
     pilots = as_points(placed.array("vectors")[:PILOT_ROWS], metric)
     theirs = assign_two_level_cells(
         as_points(near.reshape(-1, corpus.d), metric), cells, max(overlaps)
     )
-    recalls = shared_cell_recall(
-        assign_two_level_cells(pilots, cells, max(overlaps)),
-        theirs.reshape(len(pilots), k, -1),
+    own = assign_two_level_cells(pilots, cells, max(overlaps))
+    theirs = theirs.reshape(len(pilots), k, -1)
+    missed = 1.0 - p["recall"]
+    groups = choose_groups(
+        owners,
+        own,
+        theirs,
         overlaps,
+        cells=len(cells.centres),
+        n=corpus.n,
+        limit=group_limit(corpus.n, corpus.d),
+        recall=1.0 - MISSED_BY_GROUPS * missed,
     )
-    enough = np.flatnonzero(1.0 - recalls <= MISSED_BY_CELLS * (1.0 - p["recall"]))
-    overlap = overlaps[int(enough[0]) if len(enough) else -1]
+    # Leaves are as large as cells. Where many cells are needed, so are many leaves.
+    recalls = shared_cell_recall(own, theirs, overlaps)
+    enough = np.flatnonzero(1.0 - recalls <= MISSED_BY_LEAVES * missed)
     return Output(
         values={
-            "overlap": min(overlap, len(cells.centres)),
+            "overlap": groups.overlap,
+            "leaves": overlaps[int(enough[0]) if len(enough) else -1],
             "shared_cell_recall": dict(zip(map(str, overlaps), recalls.tolist(), strict=True)),
+            "shared_group_recall": groups.recall,
             "tied": float(wider.tied(k).mean()),
         },
-        arrays={
-            "distances": true.distances,
-            "group_of": group_by_size(owners[:, :overlap], len(cells.centres), corpus.n, corpus.d),
-        },
+        arrays={"distances": true.distances, "group_of": groups.group_of},
     )
 
 
-def group_by_size(owners: Int64Array, cells: int, n: int, d: int) -> Int64Array:
-    """Choose the cells that are searched together, by sizes estimated from the sample."""
-    sizes = expected_sizes(owners, cells, n)
-    return group_cells(sizes, GROUP_FILL * Layout(n, d).group_rows)
+def group_limit(n: int, d: int) -> float:
+    """Return how many rows a group is expected to have at most."""
+    return GROUP_FILL * Layout(n, d).group_rows
 
 
 def _join_checks(inputs: Inputs, k: int) -> Neighbours:

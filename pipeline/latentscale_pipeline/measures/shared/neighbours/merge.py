@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.neighbours.cell_layout import group_cells
 from latentscale.neighbours.certificate import Recall, recall_certificate
 from latentscale.neighbours.exact import Neighbours, merge
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.errors import TargetMissed
 from latentscale_pipeline.measures.shared.neighbours.assign import (
-    group_by_size,
+    group_limit,
     where_needed,
 )
 from latentscale_pipeline.measures.shared.neighbours.search import LISTS, lists_name
@@ -126,9 +127,10 @@ def certify_lists(inputs: Inputs) -> Output:
         cells = inputs.results[f"cells-{p['role']}"]
         count = len(cells.array("centres"))
         more = min(AGAIN * overlap, count)
-        owners = cells.array("owners")[:, :more].astype(np.int64)
-        group_of = group_by_size(owners, count, p["n"], p["d"])
-        return Output({**values, "overlap": more}, {"group_of": group_of})
+        limit = group_limit(p["n"], p["d"])
+        group_of = group_cells(cells.array("owners")[:, :more], count, p["n"], limit)
+        again = {"overlap": more, "leaves": AGAIN * chosen.values["leaves"]}
+        return Output({**values, **again}, {"group_of": group_of})
     # Lists which blocks have edges for which, so readers needn't open all of them.
     leading = [(i, to) for i, part in enumerate(inputs.parts) for to in part.values["turned"]]
     arrays = {"leading": np.array(leading, dtype=np.int64).reshape(-1, 2)}

@@ -52,12 +52,14 @@ from latentscale_pipeline.measures.shared.neighbours.shuffle import (
 )
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
+    COPIES,
     DESCENT_BYTES,
     DESCENT_COORDINATE_OPERATIONS,
     DESCENT_ROW_OPERATIONS,
     DESCENT_START_OPERATIONS,
     JOINED_ENTRIES,
     LEAST_LEAVES,
+    MISSED_BY_LEAVES,
     OVERLAPS,
     PAIR_OPERATIONS,
     PIECE_BYTES,
@@ -207,6 +209,7 @@ def _search_stages(
             "regrouped": f"regroup{suffix}",
             "method": settings.method,
             "refinements": AGAIN * REFINEMENTS if before else REFINEMENTS,
+            "missed": MISSED_BY_LEAVES * (1.0 - settings.recall) / (AGAIN if before else 1),
         },
         seed=facts.seed,
         memory_bytes=_search_memory(shape),
@@ -339,8 +342,8 @@ def shuffle_stages(
 
 
 def _copies(shape: Shape) -> float:
-    """Return how many groups a row joins: about half of all rows join cells of two groups."""
-    return 1.5 if shape.layout.searches(shape.overlaps[0]) > 1 else 1.0
+    """Return how many groups a row joins."""
+    return COPIES if shape.layout.searches(shape.overlaps[0]) > 1 else 1.0
 
 
 def _centre_bytes(shape: Shape) -> int:
@@ -370,7 +373,7 @@ def _search_memory(shape: Shape) -> int:
 def _search_cost(shape: Shape) -> CostEstimate:
     settings, corpus, layout, overlaps = shape
     n, d, k, overlap = float(corpus.n), corpus.d, settings.k, overlaps[0]
-    searched = n if corpus.n <= layout.group_rows else 1.5 * n
+    searched = n if corpus.n <= layout.group_rows else COPIES * n
     products = searched * layout.compared_rows(max(overlap, LEAST_LEAVES))
     refined = searched * REFINEMENTS * (REFINED_OPERATIONS + 20 * d)
     named = f"cells, overlap {overlap}" + (" or more" if len(overlaps) > 1 else "")

@@ -55,14 +55,15 @@ def _search_piece(
     # All copies of a row have the same cells, so they are numbered alike in every group.
     points = as_points(vectors, p["metric"]).keyed()
     del vectors
-    overlap = max(inputs.results[p["chosen"]].values["overlap"], LEAST_LEAVES)
+    leaves = max(inputs.results[p["chosen"]].values["leaves"], LEAST_LEAVES)
     # Data that need many cells are those for which leaves miss most, too.
     found = search_rows(
         points,
         p["k"],
-        overlap=overlap,
+        overlap=leaves,
         generator=generator,
-        rounds=p["refinements"] + (overlap > LEAST_LEAVES),
+        rounds=p["refinements"] + (leaves > LEAST_LEAVES),
+        recall=1.0 - p["missed"],
         method=p["method"],
     )
     lists = np.empty(len(points), _list_record(p["k"]))

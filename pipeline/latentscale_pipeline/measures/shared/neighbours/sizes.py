@@ -17,10 +17,9 @@ from latentscale.neighbours.two_level_cells import (
 OVERLAPS = (2, 3, 4, 6)
 """Cells that a row may join, from which ``overlap: auto`` chooses."""
 
-MISSED_BY_CELLS = 0.4
-"""Share of the misses that ``recall`` allows that may come from rows without a common cell.
-
-What refinement finds of them, and the rest, is for the width of the certificate's interval.
+MISSED_BY_GROUPS, MISSED_BY_LEAVES = 0.1, 0.3
+"""Shares of the misses that ``recall`` allows that may come from rows without a common group, and
+from searches inside groups. The rest is for the width of the certificate's interval.
 """
 
 LEAST_LEAVES = 3
@@ -47,6 +46,9 @@ SAMPLE_BYTES = 128 * 2**20
 GROUP_BYTES = 256 * 2**20
 MOST_GROUP_ROWS = 1 << 18
 """Size of a group of cells that is searched together, as points and in rows."""
+
+COPIES = 1.5
+"""Groups that a row joins, as a plan expects: about half of all rows join cells of two."""
 
 GROUP_FILL = 0.8
 """Target fill of a group, because sizes are estimated from a sample."""
@@ -176,7 +178,7 @@ class Layout:
         """Tasks that search the groups, about as many as there are groups."""
         if self.n <= self.group_rows:
             return 1
-        groups = round(overlap * self.n / (GROUP_FILL * self.group_rows))
+        groups = round(min(overlap, COPIES) * self.n / (GROUP_FILL * self.group_rows))
         return min(max(1, groups), MOST_SEARCHES)
 
     def coarse_groups(self, blocks: int, overlap: int) -> int:
