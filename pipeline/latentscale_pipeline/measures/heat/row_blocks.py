@@ -42,8 +42,13 @@ from latentscale_pipeline.measures.shared.neighbours.sizes import Layout
 from latentscale_pipeline.measures.shared.records import record_output
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
-NEEDED, SENT = "needed", "sent"
-"""Objects with the rows of the Laplacian and of the vectors that other blocks need."""
+NEEDED, JOINED, SENT = "needed", "joined", "sent"
+"""Objects with the rows of the Laplacian that other blocks need, the numbers of those rows of the
+vectors that they need, and these rows.
+"""
+
+PARTS = ("data", "indices", "indptr")
+"""Arrays of a sparse matrix."""
 
 # --- the Laplacian ----------------------------------------------------------------------------
 
@@ -67,15 +72,30 @@ def form_block(inputs: Inputs) -> Output:
         degrees[place] = lengths[named[place] - low]
     normalised = p["laplacian"] == "normalized"
     block = laplacian_block(adjacency, start, named, degrees, normalised=normalised)
-    arrays = {"indptr": block.indptr, "indices": block.indices, "data": block.data}
     needed: list[tuple[str, NDArray[Any]]] = []
-    # A row with very many entries isn't sent: the Laplacian isn't squared then.
-    for other in touched if _is_squared(inputs) else ():
-        if other != inputs.index:
-            rows = block[joined_rows(block, *_bounds(layout, other))]
-            needed += [(f"{other}/{name}", getattr(rows, name)) for name in arrays]
+    joined: list[tuple[str, NDArray[Any]]] = []
+    for other in touched:
+        if other == inputs.index:
+            continue
+        numbers = joined_rows(block, *_bounds(layout, other))
+        joined.append((str(other), numbers.astype(np.int32)))
+        # A row with very many entries isn't sent: the Laplacian isn't squared then.
+        if _is_squared(inputs):
+            rows = block[numbers]
+            needed += [(f"{other}/{name}", getattr(rows, name)) for name in PARTS]
     norm = float(abs(block).sum(axis=1).max()) if block.nnz else 0.0
-    return Output({"norm": norm, "touched": touched}, arrays, sections={NEEDED: needed})
+    # Every pass multiplies with the rows of the vectors that are named, in this order.
+    named, columns = np.unique(block.indices, return_inverse=True)
+    return Output(
+        {"norm": norm, "touched": touched},
+        {
+            "indptr": block.indptr,
+            "columns": columns.astype(np.int32),
+            "data": block.data,
+            "named": named.astype(np.int64),
+        },
+        sections={NEEDED: needed, JOINED: joined},
+    )
 
 
 def bound_norm(inputs: Inputs) -> Output:
@@ -94,11 +114,20 @@ def _bounds(layout: Layout, block: int) -> tuple[int, int]:
     return block * layout.block, min((block + 1) * layout.block, layout.n)
 
 
-def _read_block(matrix: Artifact, index: int, n: int) -> scipy.sparse.csr_array[Any, Any]:
-    part = matrix.partition(index)
+def _read_block(part: Artifact, named: NDArray[np.int64]) -> scipy.sparse.csr_array[Any, Any]:
+    """Return the rows of a block, with the named vertices as columns."""
     indptr = part.array("indptr")
     return scipy.sparse.csr_array(
-        (part.array("data"), part.array("indices"), indptr), shape=(len(indptr) - 1, n)
+        (part.array("data"), part.array("columns"), indptr), shape=(len(indptr) - 1, len(named))
+    )
+
+
+def _all_columns(
+    local: scipy.sparse.csr_array[Any, Any], named: NDArray[np.int64], n: int
+) -> scipy.sparse.csr_array[Any, Any]:
+    """Return the same rows, with all vertices as columns."""
+    return scipy.sparse.csr_array(
+        (local.data, named[local.indices], local.indptr), shape=(local.shape[0], n)
     )
 
 
@@ -117,9 +146,9 @@ def _multiply(inputs: Inputs, request: RowRequest) -> Output:
     """Gather the vectors' rows that the block needs, and multiply its rows with them."""
     p = inputs.parameters
     n, layout, matrix = p["n"], Layout(p["n"], p["d"]), inputs.results[p["matrix"]]
-    block = _read_block(matrix, inputs.index, n)
-    touched = matrix.partition(inputs.index).values["touched"]
-    named = np.unique(block.indices).astype(np.int64)
+    part = matrix.partition(inputs.index)
+    touched, named = part.values["touched"], part.array("named")
+    local = _read_block(part, named)
     gathered = np.empty((len(named), request.width))
     first, last = _bounds(layout, inputs.index)
     before = None
@@ -138,12 +167,9 @@ def _multiply(inputs: Inputs, request: RowRequest) -> Output:
         else:
             sent = inputs.last_iteration[other].section(SENT, str(inputs.index))
             gathered[place] = sent * request.scale
-    local = scipy.sparse.csr_array(
-        (block.data, np.searchsorted(named, block.indices), block.indptr),
-        shape=(last - first, len(named)),
-    )
     product, sums = multiply_block(request, local, gathered, vector, before)
     if request.moments:
+        block = _all_columns(local, named, n)
         moments = (
             first_moments(block, first)
             if request.moments == 3
@@ -171,9 +197,7 @@ def _read_joined(
             rows.append(block[inside - first])
             continue
         part = matrix.partition(other)
-        data, indices, indptr = (
-            part.section(NEEDED, f"{inputs.index}/{name}") for name in ("data", "indices", "indptr")
-        )
+        data, indices, indptr = (part.section(NEEDED, f"{inputs.index}/{name}") for name in PARTS)
         rows.append(scipy.sparse.csr_array((data, indices, indptr), shape=(len(inside), p["n"])))
     return scipy.sparse.csr_array(scipy.sparse.vstack(rows, format="csr"))
 
@@ -181,13 +205,12 @@ def _read_joined(
 def _orthogonalise(inputs: Inputs, request: RowRequest) -> Output:
     """Orthogonalise against the vectors, and store the rows that other blocks will need."""
     p = inputs.parameters
-    layout, matrix = Layout(p["n"], p["d"]), inputs.results[p["matrix"]]
+    part = inputs.results[p["matrix"]].partition(inputs.index)
     last = inputs.last_iteration[inputs.index]
     vector, rest, sums = orthogonalise_block(request, last.array("vector"), last.array("product"))
-    block = _read_block(matrix, inputs.index, p["n"])
     sent = [
-        (str(other), rest[joined_rows(block, *_bounds(layout, other))])
-        for other in matrix.partition(inputs.index).values["touched"]
+        (str(other), rest[part.section(JOINED, str(other))])
+        for other in part.values["touched"]
         if other != inputs.index
     ]
     return Output(
