@@ -36,6 +36,7 @@ from latentscale_pipeline.measures.geomca.settings import (
     own_setting,
     replicate_settings,
     swept_settings,
+    usual_share,
 )
 from latentscale_pipeline.measures.geomca.sparsification import (
     HELD_COORDINATE_BYTES,
@@ -223,7 +224,7 @@ def _read_bytes(corpus: CorpusFacts, considered: int) -> int:
 
 
 def _thinning_cost(corpus: CorpusFacts, considered: int, delta: float) -> CostEstimate:
-    kept = expected_share(delta) * considered
+    kept = usual_share(delta, considered) * considered
     # A kept row is compared with all rows kept before it, another row with half of them.
     pairs = kept * considered / 2
     held = held_rows(corpus.d)
@@ -292,9 +293,8 @@ def _graph_memory(facts: JobFacts, considered: dict[Role, int]) -> int:
 
 
 def _graph_cost(facts: JobFacts, considered: dict[Role, int], delta: float) -> CostEstimate:
-    share = expected_share(delta)
     rows = sum(considered.values())
-    kept = share * rows
+    kept = usual_share(delta, rows) * rows
     pairs = kept**2 / 2
     d = facts.corpora["corpus"].d
     groups = -(-int(kept) // held_rows(d))
@@ -306,5 +306,5 @@ def _graph_cost(facts: JobFacts, considered: dict[Role, int], delta: float) -> C
         float32_multiply_adds=pairs * d,
         elementwise_operations=3 * pairs + groups * CONVERSION_OPERATIONS * kept * d,
         method="union and find over tiles",
-        why=f"at most {share:.0%} of the rows are expected to be kept",
+        why=f"some {kept / rows:.1%} of the rows are expected to be kept",
     )

@@ -72,7 +72,7 @@ SEARCH_ITERATIONS, FUNCTION_ITERATIONS = 10, 10
 PRODUCTS = 40
 """Passes over all pairs of a replicate for its functions on two sets of scales."""
 
-SOLVED_SHARE = 0.4
+SOLVED_SHARE = 0.1
 """Share of these passes that the scales of a function still need, on average."""
 
 REPLICATE_BYTES = 850 * 2**20

@@ -52,13 +52,16 @@ from latentscale_pipeline.measures.shared.neighbours.shuffle import (
 )
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
+    CENTRE_OPERATIONS,
     COPIES,
     DESCENT_BYTES,
     DESCENT_COORDINATE_OPERATIONS,
     DESCENT_ROW_OPERATIONS,
     DESCENT_START_OPERATIONS,
+    DIVISIONS,
     JOINED_ENTRIES,
     LEAST_LEAVES,
+    MERGED_OPERATIONS,
     MISSED_BY_LEAVES,
     OVERLAPS,
     PAIR_OPERATIONS,
@@ -66,6 +69,7 @@ from latentscale_pipeline.measures.shared.neighbours.sizes import (
     PILOT_ROWS,
     REFINED_OPERATIONS,
     REFINEMENTS,
+    SHUFFLED_OPERATIONS,
     Layout,
     checked_rows,
 )
@@ -152,7 +156,8 @@ def _sample_stages(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
             bytes_written=2 * stored + _centre_bytes(shape) + RESULT_BYTES,
             result_bytes=stored + _centre_bytes(shape) + RESULT_BYTES,
             float64_multiply_adds=compared * layout.sample * d,
-            elementwise_operations=60.0 * drawn * d + compared * layout.sample,
+            elementwise_operations=60.0 * drawn * d
+            + (compared + CENTRE_OPERATIONS * layout.compared_centres) * layout.sample,
         ),
     )
     lists = 3 * 32 * checked * (k + 1)
@@ -247,7 +252,7 @@ def _search_stages(
             # Neighbours, their distances, and edges as their other ends list them.
             bytes_written=(42 if joined else 34) * listed + layout.blocks * RESULT_BYTES,
             kept_bytes=(16 if joined else 8) * listed + 8 * corpus.n + layout.blocks * RESULT_BYTES,
-            elementwise_operations=40.0 * listed,
+            elementwise_operations=MERGED_OPERATIONS * listed,
             method=search.cost_estimate.method,
             why=why,
         ),
@@ -303,7 +308,7 @@ def shuffle_stages(
             bytes_written=written + blocks * RESULT_BYTES,
             float32_multiply_adds=float(n) * layout.compared_centres * d,
             elementwise_operations=CONVERSION_OPERATIONS * readied
-            + float(n) * (layout.compared_centres + 100),
+            + float(n) * (CENTRE_OPERATIONS * layout.compared_centres + SHUFFLED_OPERATIONS),
         ),
     )
     if coarse == 1:
@@ -374,8 +379,9 @@ def _search_cost(shape: Shape) -> CostEstimate:
     settings, corpus, layout, overlaps = shape
     n, d, k, overlap = float(corpus.n), corpus.d, settings.k, overlaps[0]
     searched = n if corpus.n <= layout.group_rows else COPIES * n
-    products = searched * layout.compared_rows(max(overlap, LEAST_LEAVES))
-    refined = searched * REFINEMENTS * (REFINED_OPERATIONS + 20 * d)
+    divided = DIVISIONS if corpus.n > layout.cap else 1.0
+    products = divided * searched * layout.compared_rows(max(overlap, LEAST_LEAVES))
+    refined = divided * searched * REFINEMENTS * (REFINED_OPERATIONS + 20 * d)
     named = f"cells, overlap {overlap}" + (" or more" if len(overlaps) > 1 else "")
     common = CostEstimate(
         bytes_read=int(_copies(shape) * n * _record_bytes(corpus, overlap)),

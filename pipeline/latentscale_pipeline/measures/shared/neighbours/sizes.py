@@ -47,8 +47,8 @@ GROUP_BYTES = 256 * 2**20
 MOST_GROUP_ROWS = 1 << 18
 """Size of a group of cells that is searched together, as points and in rows."""
 
-COPIES = 1.5
-"""Groups that a row joins, as a plan expects: about half of all rows join cells of two."""
+COPIES = 1.25
+"""Groups that a row joins, as a plan expects: about a quarter of all rows join cells of two."""
 
 GROUP_FILL = 0.8
 """Target fill of a group, because sizes are estimated from a sample."""
@@ -85,11 +85,20 @@ DESCENT_ROW_OPERATIONS, DESCENT_COORDINATE_OPERATIONS, DESCENT_START_OPERATIONS 
 )
 """Elementwise operations of a descent: on a row, on each coordinate, and to compile it once."""
 
-PAIR_OPERATIONS, REFINED_OPERATIONS = 0.2, 4000
+PAIR_OPERATIONS, REFINED_OPERATIONS = 6.0, 9000
 """Elementwise operations on a pair of a leaf, and on a row and round of refinement.
 
 A row and round also takes distances of about 20 rows.
 """
+
+DIVISIONS = 1.5
+"""Divisions of a group into :data:`LEAST_LEAVES`, as a plan expects."""
+
+CENTRE_OPERATIONS, SHUFFLED_OPERATIONS = 15.0, 3000.0
+"""Elementwise operations on a row and a centre that it is compared with, and on a row written."""
+
+MERGED_OPERATIONS = 250.0
+"""Elementwise operations on an entry of merged lists."""
 
 
 @dataclass(frozen=True)
