@@ -19,6 +19,7 @@ from latentscale_pipeline.config.section import nearest, parse_yaml
 from latentscale_pipeline.corpus.formats import SUFFIXES
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import measure_sections
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.canonical import slug
 
 SETTINGS_OPTIONS = (
@@ -140,10 +141,34 @@ def _selected(measures: str, known: dict[str, Any]) -> dict[str, Any]:
     possible = measure_sections()
     for name in names:
         if name not in possible:
+            having = _measures_with_score(name)
+            if having:
+                raise BadInput(
+                    f"--measures: {name!r} is a score, not a measure; "
+                    f"use --measures {' or '.join(having)}"
+                )
             raise BadInput(f"--measures: {name!r} is unknown{nearest(name, possible)}")
     if not names:
         raise BadInput(f"--measures: name at least one of {', '.join(possible)}")
     return {name: known.get(name) or {} for name in names}
+
+
+def _measures_with_score(name: str) -> list[str]:
+    """Return the measures that have a score of this name, or with a title that begins so."""
+    return [
+        measure
+        for measure, found in MEASURES.items()
+        if any(
+            _letters(title).startswith(_letters(name))
+            for score, definition in found.report.scores.items()
+            for title in (score, definition.title)
+        )
+        and _letters(name)
+    ]
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.casefold())
 
 
 def _refuse_job_folder(given: str) -> None:

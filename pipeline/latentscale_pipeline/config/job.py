@@ -273,7 +273,7 @@ def resolve_config(
         }
     for override in inner:
         apply_override(document, override)
-    found = validate(_job_model(tuple(measures.items())), document, where, "")
+    found = validate(_job_model(tuple(measures.items())), document, where, "", overrides)
     chosen = [name for name in measures if name in found.measures.model_fields_set]
     if not chosen:
         raise BadInput(f"{where}: measures is empty; name at least one of {', '.join(measures)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
@@ -110,7 +110,9 @@ def parse_yaml(text: str, where: str) -> Any:
         raise BadInput(f"{where}: not valid YAML: {_yaml_problem(error)}") from None
 
 
-def validate(model: type[Model], document: Any, where: str, prefix: str) -> Model:
+def validate(
+    model: type[Model], document: Any, where: str, prefix: str, overrides: Sequence[str] = ()
+) -> Model:
     """Validate a document against a model, with a line for every mistake.
 
     Parameters
@@ -123,6 +125,9 @@ def validate(model: type[Model], document: Any, where: str, prefix: str) -> Mode
         Name of the file, for messages.
     prefix : str
         Path of the document within the file.
+    overrides : sequence of str
+        Assignments ``section.key=value`` that are part of the document. A mistake in one is named
+        by the option ``-o`` instead of the file.
 
     Raises
     ------
@@ -134,10 +139,18 @@ def validate(model: type[Model], document: Any, where: str, prefix: str) -> Mode
         return model.model_validate(document)
     except ValidationError as error:
         mistakes = _explain(error, model, prefix)
+        keys = [override.partition("=")[0].strip() for override in overrides]
+        places = {where if not _is_set_by(keys, path) else "-o" for path, _ in mistakes}
+        place = places.pop() if len(places) == 1 else where
         if len(mistakes) == 1:
-            raise BadInput(f"{where}: {mistakes[0]}") from None
-        lines = "".join(f"\n  {mistake}" for mistake in mistakes)
-        raise BadInput(f"{where}: {len(mistakes)} mistakes:{lines}") from None
+            raise BadInput(f"{place}: {mistakes[0][1]}") from None
+        lines = "".join(f"\n  {mistake}" for _, mistake in mistakes)
+        raise BadInput(f"{place}: {len(mistakes)} mistakes:{lines}") from None
+
+
+def _is_set_by(keys: Sequence[str], path: str) -> bool:
+    """Return whether one of some keys is at a path, above it or below it."""
+    return any(f"{path}.".startswith(f"{key}.") or key.startswith(f"{path}.") for key in keys)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -150,8 +163,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else f"; it can be {', '.join(names)}"
 
 
-def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> list[str]:
-    """Return path and problem of every mistake, unknown keys first.
+def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> list[tuple[str, str]]:
+    """Return the path of every mistake, and path and problem as one text; unknown keys first.
 
     Of the errors of a union's branches, that of the branch that matched furthest helps most, and a
     wrong literal, which only says that another branch was meant, helps least.
@@ -169,8 +182,7 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> lis
     return [_explain_one(found, model, prefix) for found in chosen]
 
 
-def _explain_one(first: ErrorDetails, model: type[BaseModel], prefix: str) -> str:
-    """Return path and problem of a mistake."""
+def _explain_one(first: ErrorDetails, model: type[BaseModel], prefix: str) -> tuple[str, str]:
     parts = [
         str(part)
         for pair in pairwise(("", *first["loc"]))
@@ -178,6 +190,11 @@ def _explain_one(first: ErrorDetails, model: type[BaseModel], prefix: str) -> st
         for part in pair[1:]
     ]
     path = ".".join([*([prefix] if prefix else []), *parts])
+    return path, _describe(first, model, parts, path)
+
+
+def _describe(first: ErrorDetails, model: type[BaseModel], parts: list[str], path: str) -> str:
+    """Return path and problem of a mistake."""
     if first["type"] == "extra_forbidden":
         names = _names_beside(model, [str(part) for part in first["loc"]])
         return f"{path} is unknown{nearest(parts[-1], names)}"
@@ -187,6 +204,9 @@ def _explain_one(first: ErrorDetails, model: type[BaseModel], prefix: str) -> st
         tag = str(first["ctx"]["tag"])
         allowed = str(first["ctx"]["expected_tags"]).replace("'", "").split(", ")
         return f"{path}.kind is {tag!r}{nearest(tag, allowed)}"
+    if first["type"] == "too_short":
+        least = first["ctx"]["min_length"]
+        return f"{path} needs at least {least} {'entry' if least == 1 else 'entries'}"
     message = first["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
     if message.startswith(WANTED):
         wanted = _wanted(first, message)

@@ -129,7 +129,7 @@ def read_workflow(text: str, where: str, overrides: Sequence[str] = ()) -> Workf
         raise BadInput(f"{where}: a job, not a workflow; run it with latentscale run {where}")
     for override in overrides:
         apply_override(document, override)
-    return validate(Workflow, document, where, "")
+    return validate(Workflow, document, where, "", overrides)
 
 
 def read_job_config(workflow: Workflow, where: str) -> JobConfig:

@@ -135,6 +135,21 @@ def test_presets_are_listed(latentscale: Command) -> None:
         (["a.npy", "--preset", "tho"], "--preset: 'tho' is unknown; did you mean thorough?"),
         (["a.npy", "--measures", "het"], "--measures: 'het' is unknown; did you mean heat?"),
         (
+            ["a.npy", "--measures", "dc-score"],
+            "--measures: 'dc-score' is a score, not a measure; use --measures spread",
+        ),
+        (
+            ["a.npy", "--measures", "heat,Precision"],
+            "--measures: 'Precision' is a score, not a measure; use --measures geomca or baselines",
+        ),
+        (["a.npy", "--measures", "..."], "--measures: '...' is unknown; it can be "),
+        (["a.npy", "-o", "budget.pair=3"], "-o: budget.pair is unknown; did you mean pairs?"),
+        (
+            ["a.npy", "-o", "measures.vendi.orders=[]"],
+            "-o: measures.vendi.orders needs at least 1 entry",
+        ),
+        (["a.npy", "-o", "measures.vendi={orders: [-1]}"], "-o: measures.vendi.orders.0 must be"),
+        (
             ["a.npy", "--measures", ","],
             "--measures: name at least one of duplicates, ",
         ),
