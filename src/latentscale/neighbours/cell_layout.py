@@ -21,6 +21,12 @@ from latentscale.tiles.distances import Float64Array
 
 Int64Array = NDArray[np.int64]
 
+GROUPED_ROWS = 1 << 18
+"""Rows of a sample by which cells are grouped, at most."""
+
+CHEAP = 1.05
+"""Factor on the groups in which a row is searched, up to which more neighbours are worth it."""
+
 
 @dataclass(frozen=True)
 class GroupedCells:
@@ -39,6 +45,7 @@ class GroupedCells:
     overlap: int
     group_of: Int64Array
     recall: float
+    copies: float
 
 
 def order_centres(
@@ -75,7 +82,13 @@ def order_centres(
     return np.concatenate(ordered)
 
 
-def group_cells(owners: NDArray[np.integer], cells: int, n: int, limit: float) -> Int64Array:
+def group_cells(
+    owners: NDArray[np.integer],
+    cells: int,
+    n: int,
+    limit: float | Sequence[float],
+    kinds: Int64Array | None = None,
+) -> Int64Array:
     """Combine consecutive cells into groups of limited size, by the cells of a sample.
 
     Parameters
@@ -86,9 +99,11 @@ def group_cells(owners: NDArray[np.integer], cells: int, n: int, limit: float) -
         Number of cells.
     n : int
         Rows of the corpus.
-    limit : float
-        Largest number of rows that a group is expected to have; a larger cell is a group by
-        itself. A row counts once in a group, however many of its cells are there.
+    limit : float or sequence of float
+        Largest number of rows that a group is expected to have, of each kind; a larger cell is a
+        group by itself. A row counts once in a group, however many of its cells are there.
+    kinds : ndarray of int64, shape (s,), optional
+        The kind of each row of the sample; by default there is one.
 
     Returns
     -------
@@ -97,25 +112,36 @@ def group_cells(owners: NDArray[np.integer], cells: int, n: int, limit: float) -
 
     Notes
     -----
-    Memory is 24 bytes for each entry of ``owners``.
+    Memory is 32 bytes for each entry of ``owners``, of at most :data:`GROUPED_ROWS` rows: of a
+    larger sample every so manieth counts.
     """
+    stride = -(-len(owners) // GROUPED_ROWS)
+    owners, kinds = owners[::stride], kinds if kinds is None else kinds[::stride]
     ascending = np.sort(owners.astype(np.int32, copy=False), axis=1)
     before = np.full_like(ascending, -1)
     before[:, 1:] = ascending[:, :-1]
     order = np.argsort(ascending, axis=None, kind="stable")
     starts = np.searchsorted(ascending.ravel()[order], np.arange(cells + 1))
     before = before.ravel()[order]
+    limits, weight = np.atleast_1d(limit), n / len(owners)
+    kind_of = np.zeros(len(owners), dtype=np.int64) if kinds is None else kinds
+    kind_of = kind_of[order // owners.shape[1]]
     group_of = np.zeros(cells, dtype=np.int64)
-    group, first, held = 0, 0, 0.0
+    group, first, held = 0, 0, np.zeros(len(limits))
     for cell in range(cells):
-        earlier = before[starts[cell] : starts[cell + 1]]
-        new = float(np.count_nonzero(earlier < first)) * n / len(owners)
-        if held > 0 and held + new > limit:
-            group, first, held = group + 1, cell, 0.0
-            new = len(earlier) * n / len(owners)
+        inside = slice(starts[cell], starts[cell + 1])
+        # Rows with an earlier cell in this group have been counted.
+        new = _count_kinds(kind_of[inside][before[inside] < first], weight, limits)
+        if held.any() and (held + new > limits).any():
+            group, first, held = group + 1, cell, np.zeros(len(limits))
+            new = _count_kinds(kind_of[inside], weight, limits)
         group_of[cell] = group
         held += new
     return group_of
+
+
+def _count_kinds(kinds: Int64Array, weight: float, limits: NDArray[np.generic]) -> Float64Array:
+    return np.asarray(weight * np.bincount(kinds, minlength=len(limits)), dtype=np.float64)
 
 
 def shared_cell_recall(
@@ -152,8 +178,9 @@ def choose_groups(
     *,
     cells: int,
     n: int,
-    limit: float,
+    limit: float | Sequence[float],
     recall: float,
+    kinds: Int64Array | None = None,
 ) -> GroupedCells:
     """Choose how many cells a row joins, and which cells form groups.
 
@@ -165,7 +192,7 @@ def choose_groups(
         Those of some rows and of their true neighbours, as :func:`shared_cell_recall` takes them.
     overlaps : sequence of int
         Numbers of cells that a row may join, ascending.
-    cells, n, limit
+    cells, n, limit, kinds
         As :func:`group_cells` takes them.
     recall : float
         Share of the neighbours that have to share a group with their row.
@@ -173,12 +200,22 @@ def choose_groups(
     Returns
     -------
     GroupedCells
-        With the smallest overlap that reaches the recall, or else with the largest.
+        With the smallest overlap that reaches the recall, or a larger one that finds more for
+        little more work; else with the largest.
     """
+    best: GroupedCells | None = None
     for overlap in overlaps:
-        group_of = group_cells(sample[:, :overlap], cells, n, limit)
+        group_of = group_cells(sample[:, :overlap], cells, n, limit, kinds)
         [shared] = shared_cell_recall(group_of[owners], group_of[neighbour_owners], [overlap])
-        found = GroupedCells(min(overlap, cells), group_of, float(shared))
-        if shared >= recall:
-            break
-    return found
+        joined = np.sort(group_of[sample[:, :overlap]], axis=1)
+        copies = 1.0 + float((joined[:, 1:] != joined[:, :-1]).sum()) / len(joined)
+        found = GroupedCells(min(overlap, cells), group_of, float(shared), copies)
+        if best is None or best.recall < recall or _finds_more(found, best):
+            best = found
+    if best is None:
+        raise ValueError("there are no overlaps to choose from")
+    return best
+
+
+def _finds_more(found: GroupedCells, best: GroupedCells) -> bool:
+    return found.recall > best.recall and found.copies <= CHEAP * best.copies

@@ -43,6 +43,9 @@ SEARCHED_COARSE_CELLS = 8
 MOST_UNDIVIDED = 1 << 9
 """Number of cells up to which there is one coarse cell."""
 
+MOST_COMPARED = 1 << 12
+"""Number of cells up to which a row is compared with all of them, which then takes less time."""
+
 COARSE_ROWS = 64
 """Rows of the sample for each coarse centre."""
 
@@ -191,8 +194,8 @@ def assign_two_level_cells(
     overlap : int
         Number of cells of a row; all cells if there are fewer.
     searched : int, optional
-        Number of nearest coarse cells whose cells are searched for a row, by default
-        :data:`SEARCHED_COARSE_CELLS`.
+        Number of nearest coarse cells whose cells are searched for a row. By default all are up to
+        :data:`MOST_COMPARED` cells, and :data:`SEARCHED_COARSE_CELLS` beyond.
     most_rows : int
         Largest number of rows assigned at a time. The result doesn't depend on it.
 
@@ -202,7 +205,8 @@ def assign_two_level_cells(
         Cell numbers, nearest centre first; equal rows get equal cells. With at most ``searched``
         coarse cells these are the nearest of all cells.
     """
-    if len(cells.coarse) == 1:
+    everywhere = searched is None and len(cells.centres) <= MOST_COMPARED
+    if len(cells.coarse) == 1 or everywhere:
         return assign_by_blocks(points, cells.centres, overlap)
     searched = SEARCHED_COARSE_CELLS if searched is None else searched
     size = max(1, min(most_rows, ASSIGN_COORDINATES // points.dimension))

@@ -61,17 +61,43 @@ def test_groups_hold_as_many_rows_as_fit_each_counted_once(rows, cells, overlap,
             assert held_by([*inside, inside[-1] + 1]) > limit
 
 
+def test_each_kind_of_rows_has_a_limit():
+    # Four rows of the first kind in each cell, and one of the second in every other.
+    owners = np.repeat(np.arange(8), 4)[:, None]
+    kinds = np.where(np.arange(32) % 8 == 3, 1, 0)
+    assert group_cells(owners, 8, 32, [100.0, 2.0], kinds).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert group_cells(owners, 8, 32, [8.0, 100.0], kinds).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert group_cells(owners, 8, 64, [16.0, 2.0], kinds).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_more_cells_are_joined_where_they_cost_little():
+    sample = np.array([[cell, cell ^ 1, cell ^ 2] for cell in range(4) for _ in range(10)])
+    owners, theirs = np.array([[0, 1, 2]]), np.array([[[2, 0, 3], [1, 0, 2]]])
+    shape = {"cells": 4, "n": 40, "recall": 0.5}
+    # All cells in one group cost nothing; in two groups a third cell would cost every row a copy.
+    for limit, overlap, copies in ((40.0, 1, 1.0), (20.0, 2, 1.0)):
+        found = choose_groups(sample, owners, theirs, (1, 2, 3), limit=limit, **shape)
+        assert (found.overlap, found.copies) == (overlap, copies)
+    # The neighbour's own second cell brings it into the group, at a few copies.
+    rows = np.concatenate([np.repeat([[0, 1], [1, 0], [3, 2], [2, 3]], 50, axis=0), [[2, 0]] * 4])
+    near = np.array([[[2, 0], [1, 0]]])
+    found = choose_groups(rows, owners[:, :2], near, (1, 2), limit=110.0, **shape | {"n": 204})
+    assert (found.overlap, found.recall) == (2, 1.0)
+    assert 1.0 < found.copies <= 1.05
+
+
 def test_the_fewest_cells_that_bring_neighbours_together_are_chosen():
-    # Groups of two cells. The neighbour's nearest cell is in the next group, its second isn't.
-    sample = np.array([[cell, cell ^ 1] for cell in range(6) for _ in range(10)])
-    owners, theirs = np.array([[1, 0], [2, 3]]), np.array([[[2, 1]], [[3, 2]]])
+    # A second cell lies in another group, so that every row is searched twice.
+    sample = np.array([[cell, (cell + 2) % 6] for cell in range(6) for _ in range(10)])
+    owners, theirs = np.array([[1, 3], [2, 4]]), np.array([[[2, 1]], [[3, 2]]])
     shape = {"cells": 6, "n": 600, "limit": 200.0}
     few = choose_groups(sample, owners, theirs, (1, 2), **shape, recall=0.5)
     assert (few.overlap, few.recall, few.group_of.tolist()) == (1, 0.5, [0, 0, 1, 1, 2, 2])
     more = choose_groups(sample, owners, theirs, (1, 2), **shape, recall=0.9)
-    assert (more.overlap, more.recall, more.group_of.tolist()) == (2, 1.0, [0, 0, 1, 1, 2, 2])
-    none = choose_groups(sample, owners, theirs[:, :, ::-1][::-1], (1,), **shape, recall=0.9)
-    assert (none.overlap, none.recall) == (1, 0.0)
+    assert (more.overlap, more.recall, more.group_of.tolist()) == (2, 1.0, [0, 1, 2, 3, 4, 5])
+    assert (few.copies, more.copies) == (1.0, 2.0)
+    none = choose_groups(sample, owners, theirs[::-1], (1,), **shape, recall=0.9)
+    assert (none.overlap, none.recall) == (1, 0.5)
 
 
 def test_recall_of_shared_cells_equals_the_loops():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,7 @@ from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.duplicates import nearest
-from latentscale_pipeline.measures.shared.neighbours.sizes import (
-    MISSED_BY_GROUPS,
-    MISSED_BY_LEAVES,
-    OVERLAPS,
-    Layout,
-)
+from latentscale_pipeline.measures.shared.neighbours.sizes import OVERLAPS, Layout
 from latentscale_pipeline.measures.shared.random_rows import read_in_order
 from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
 from latentscale_pipeline.storage.artifacts import Output
@@ -37,9 +32,15 @@ HOME_ROWS = 8192
 cells suffice.
 """
 
-GROUP_FILL = 0.4
-"""Target fill of a group, whose sizes are estimated from a sample. Each of two corpora may fill
-half of it.
+GROUP_FILL = 0.8
+"""Target fill of the rows of a corpus in a group, because sizes are estimated from a sample."""
+
+LEAST_SHARE = 0.25
+"""Smallest share of a group's rows that may be of one of two corpora."""
+
+MISSED_BY_GROUPS, MISSED_BY_LEAVES = 0.4, 0.3
+"""Shares of the misses that :data:`RECALL` allows that may come from rows without a common group,
+and from searches inside groups. Leaves divide both corpora alike, so near rows seldom miss.
 """
 
 LEAST_PILOTS = 50
@@ -47,6 +48,14 @@ LEAST_PILOTS = 50
 
 SPARE_ROWS = 256
 """Random rows of a corpus that a row is compared with if no cell has any for it."""
+
+
+def group_rows(layout: Layout, sizes: Mapping[Role, int]) -> dict[Role, int]:
+    """Return the most rows of each corpus in a group: about their shares of all rows."""
+    shares = {role: size / layout.n for role, size in sizes.items()}
+    if len(shares) > 1:
+        shares = {role: min(max(s, LEAST_SHARE), 1 - LEAST_SHARE) for role, s in shares.items()}
+    return {role: int(share * layout.group_rows) for role, share in shares.items()}
 
 
 def sample_name(role: Role) -> str:
@@ -78,8 +87,9 @@ def place_cells(inputs: Inputs) -> Output:
         OVERLAPS,
         cells=len(cells.centres),
         n=n,
-        limit=GROUP_FILL * layout.group_rows,
+        limit=[GROUP_FILL * rows for rows in group_rows(layout, sizes).values()],
         recall=1.0 - MISSED_BY_GROUPS * (1.0 - RECALL),
+        kinds=np.repeat(np.arange(len(samples)), [len(drawn) for drawn in samples]),
     )
     # Rows whose near rows need many cells need many leaves, too.
     recalls = shared_cell_recall(own, theirs, OVERLAPS)

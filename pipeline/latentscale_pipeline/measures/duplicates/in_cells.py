@@ -99,7 +99,7 @@ def search_stages(
                 "chosen": placed.name,
                 "n": n,
                 "d": d,
-                "group_rows": layout.group_rows // len(sources),
+                "group_rows": cells.group_rows(layout, sizes)[role],
             },
         )
     ]
@@ -142,7 +142,7 @@ def _cells_stage(
         + max(
             24 * layout.placing_rows * layout.d,
             20 * 2 * nearest.MOST_PILOTS * layout.d + 8 * OVERLAPS[-1] * pilots + 2 * centres,
-            2 * centres + 16 * OVERLAPS[-1] * layout.sample,
+            2 * centres + 16 * OVERLAPS[-1] * layout.sample + layout.grouping_bytes(OVERLAPS[-1]),
             max(drawing_bytes(corpus.n, least) for corpus in corpora) + fewer,
         )
         + 16 * ASSIGN_ENTRIES
@@ -202,7 +202,8 @@ def _search_stage(
             bytes_read=int(copies * (stored + n * (16 + 4 * OVERLAPS[0]))),
             bytes_written=int(copies * listed) + groups * RESULT_BYTES,
             float32_multiply_adds=pairs * d,
-            elementwise_operations=PAIR_OPERATIONS * pairs
+            # Lists of one row are rarely changed.
+            elementwise_operations=PAIR_OPERATIONS / 2 * pairs
             + copies * n * (4 * CONVERSION_OPERATIONS * d + 1000.0 * sum(lists.values())),
             method="cells that both corpora share" if len(sources) > 1 else "cells",
             why=f"{n:,} rows have too many pairs",

@@ -52,7 +52,6 @@ from latentscale_pipeline.measures.shared.neighbours.shuffle import (
 )
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
-    CENTRE_OPERATIONS,
     COPIES,
     DESCENT_BYTES,
     DESCENT_COORDINATE_OPERATIONS,
@@ -157,7 +156,7 @@ def _sample_stages(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
             result_bytes=stored + _centre_bytes(shape) + RESULT_BYTES,
             float64_multiply_adds=compared * layout.sample * d,
             elementwise_operations=60.0 * drawn * d
-            + (compared + CENTRE_OPERATIONS * layout.compared_centres) * layout.sample,
+            + (compared + layout.centre_operations) * layout.sample,
         ),
     )
     lists = 3 * 32 * checked * (k + 1)
@@ -169,7 +168,11 @@ def _sample_stages(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
         work=check_block,
         finalise=choose_overlap,
         needs=(cells.name,),
-        memory_bytes=block_bytes(corpus) + lists + vectors + FEW_TILES_BYTES,
+        memory_bytes=block_bytes(corpus)
+        + lists
+        + vectors
+        + layout.grouping_bytes(overlaps[-1])
+        + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes + written,
             bytes_written=written + blocks * RESULT_BYTES,
@@ -246,7 +249,8 @@ def _search_stages(
             "recall": settings.recall,
             "method": settings.method,
         },
-        memory_bytes=max(merging, joining) + FEW_TILES_BYTES,
+        memory_bytes=max(merging, joining, layout.grouping_bytes(AGAIN * overlaps[-1]))
+        + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
             bytes_read=2 * 24 * listed,
             # Neighbours, their distances, and edges as their other ends list them.
@@ -308,7 +312,7 @@ def shuffle_stages(
             bytes_written=written + blocks * RESULT_BYTES,
             float32_multiply_adds=float(n) * layout.compared_centres * d,
             elementwise_operations=CONVERSION_OPERATIONS * readied
-            + float(n) * (CENTRE_OPERATIONS * layout.compared_centres + SHUFFLED_OPERATIONS),
+            + float(n) * (layout.centre_operations + SHUFFLED_OPERATIONS),
         ),
     )
     if coarse == 1:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from latentscale.neighbours.cell_layout import GROUPED_ROWS
 from latentscale.neighbours.ivf import cell_cap
 from latentscale.neighbours.leaves import LEAF_ROWS
 from latentscale.neighbours.two_level_cells import (
     COARSE_ROWS,
     COARSE_SHARE,
+    MOST_COMPARED,
     SEARCHED_COARSE_CELLS,
     count_coarse_cells,
 )
@@ -17,7 +19,7 @@ from latentscale.neighbours.two_level_cells import (
 OVERLAPS = (2, 3, 4, 6)
 """Cells that a row may join, from which ``overlap: auto`` chooses."""
 
-MISSED_BY_GROUPS, MISSED_BY_LEAVES = 0.1, 0.3
+MISSED_BY_GROUPS, MISSED_BY_LEAVES = 0.2, 0.25
 """Shares of the misses that ``recall`` allows that may come from rows without a common group, and
 from searches inside groups. The rest is for the width of the certificate's interval.
 """
@@ -94,8 +96,10 @@ A row and round also takes distances of about 20 rows.
 DIVISIONS = 1.5
 """Divisions of a group into :data:`LEAST_LEAVES`, as a plan expects."""
 
-CENTRE_OPERATIONS, SHUFFLED_OPERATIONS = 15.0, 3000.0
-"""Elementwise operations on a row and a centre that it is compared with, and on a row written."""
+COMPARED_OPERATIONS, VISITED_OPERATIONS, SHUFFLED_OPERATIONS = 2.5, 20.0, 7000.0
+"""Elementwise operations on a row and a centre that it is compared with, where these are all or
+those of some coarse cells, and on a row that is written.
+"""
 
 MERGED_OPERATIONS = 250.0
 """Elementwise operations on an entry of merged lists."""
@@ -136,6 +140,17 @@ class Layout:
         return count_coarse_cells(self.cells)
 
     @property
+    def compares_all(self) -> bool:
+        """Whether a row is compared with the centres of all cells."""
+        return self.coarse_cells == 1 or self.cells <= MOST_COMPARED
+
+    @property
+    def centre_operations(self) -> float:
+        """Elementwise operations to find a row's nearest centres."""
+        each = COMPARED_OPERATIONS if self.compares_all else VISITED_OPERATIONS
+        return each * self.compared_centres
+
+    @property
     def placed_against(self) -> float:
         """Centres that a row of the sample is compared with in a round of placing them."""
         return (
@@ -147,7 +162,7 @@ class Layout:
     @property
     def compared_centres(self) -> int:
         """Centres of both levels that a row is compared with where it is assigned."""
-        if self.coarse_cells == 1:
+        if self.compares_all:
             return self.cells
         return self.coarse_cells + SEARCHED_COARSE_CELLS * self.cells // self.coarse_cells
 
@@ -163,6 +178,10 @@ class Layout:
         if self.coarse_cells == 1:
             return self.sample
         return max(COARSE_ROWS * self.coarse_cells, COARSE_SHARE * self.sample // self.coarse_cells)
+
+    def grouping_bytes(self, overlap: int) -> int:
+        """Bytes to group the cells by the sample."""
+        return 32 * overlap * min(self.sample, GROUPED_ROWS)
 
     def centre_bytes(self, stored: int) -> int:
         """Bytes of the centres of rows with so many bytes a coordinate."""
