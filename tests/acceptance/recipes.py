@@ -52,12 +52,15 @@ TRIALS = (
     Trial("cron", ON_SCHEDULERS, "cron"),
     Trial("Slurm", ON_SCHEDULERS, "slurm"),
     Trial("Prefect", ON_SCHEDULERS, "prefect", (f"{ROOT}[history,prefect]",)),
+    Trial("Snakemake", ON_SCHEDULERS, "snakemake", (f"{ROOT}[history]", "snakemake")),
+    Trial("DVC", ON_SCHEDULERS, "dvc", (f"{ROOT}[history]", "dvc")),
+    Trial("Dagster", ON_SCHEDULERS, "dagster", (f"{ROOT}[history]", "dagster")),
     Trial("MLflow", METRICS, "mlflow", (f"{ROOT}[metrics,mlflow]", "sqlalchemy", "alembic")),
 )
 
 
 def recipes_on_their_schedulers(bench: Bench) -> list[dict[str, Any]]:
-    """Let cron, Slurm and Prefect run the nightly recipe, and MLflow take its scores."""
+    """Let schedulers and other tools run the nightly recipe, and MLflow take its scores."""
     _install_cron()
     with contextlib.suppress(slurm.NotToBeHad):  # its test says so
         slurm.install()
@@ -101,7 +104,7 @@ def _environment(trial: Trial, folder: Path) -> Path | None:
         return Path(sys.executable)
     venv.create(folder / "environment", with_pip=True)
     python = folder / "environment/bin/python"
-    wanted = ["pytest", "pytest-timeout", *trial.requirements]
+    wanted = ["pytest", "pytest-timeout", "hypothesis", *trial.requirements]
     ended = subprocess.run([*_installer(python), *wanted], capture_output=True, check=False)
     return python if ended.returncode == 0 else None
 

@@ -1,4 +1,4 @@
-"""The recipes in ``workflows/`` as their real schedulers run them: cron, Slurm, Prefect.
+"""The recipes in ``workflows/`` as what they are for runs them: cron, Slurm, Prefect and others.
 
 Each is skipped, with the reason, where its scheduler isn't installed. ``make test-full`` installs
 them, Prefect in an environment of its own.
@@ -271,3 +271,111 @@ def test_prefect_tries_again_what_that_can_mend(codes: str, end: str) -> None:
         check=True,
     )
     assert ended.stdout.splitlines()[-1] == f"ended: {end}"
+
+
+# --- tools that run what is out of date ---------------------------------------------------------
+
+
+def is_missing(package: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(
+        importlib.util.find_spec(package) is None,
+        reason=f"{package} isn't installed; install it in an environment apart",
+    )
+
+
+def in_place(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of this environment in a folder with the recipes."""
+    found = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        words,
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": found, "DVC_NO_ANALYTICS": "1", "DO_NOT_TRACK": "1"},
+    )
+
+
+@is_missing("snakemake")
+@pytest.mark.timeout(300)
+def test_snakemake_evaluates_each_corpus_once_and_fails_with_its_gate(place: Path) -> None:
+    corpus(place / "data/third.npy", 3, 2 * CLUSTERS // 3)
+    recipe = ["snakemake", "-s", "workflows/Snakefile", "--cores", "2"]
+    ended = in_place(place, *recipe)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads((place / "evaluation.json").read_text())["passed"] is True
+    assert "Nothing to be done" in in_place(place, *recipe).stderr
+    ended = in_place(place, *recipe, "--config", "corpus=data/third.npy")
+    assert ended.returncode == 1
+    assert not (place / "evaluation.json").exists()
+    said = (place / "evaluation.log").read_text()
+    assert lost_clusters(said), said
+    assert len(registered(place)) == 2, "one for each corpus, however often the rule was tried"
+
+
+@is_missing("dvc")
+@pytest.mark.timeout(300)
+def test_dvc_evaluates_each_corpus_once_and_fails_with_its_gate(place: Path) -> None:
+    assert in_place(place, "dvc", "init", "--no-scm", "--quiet").returncode == 0
+    recipe = ["dvc", "repro", "workflows/dvc/dvc.yaml"]
+    ended = in_place(place, *recipe)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads((place / "evaluation.json").read_text())["passed"] is True
+    assert "didn't change, skipping" in in_place(place, *recipe).stdout
+    corpus(place / "data/today.npy", 3, 2 * CLUSTERS // 3)
+    ended = in_place(place, *recipe)
+    assert ended.returncode != 0
+    assert lost_clusters(ended.stderr), ended.stderr
+    assert len(registered(place)) == 2
+
+
+# --- Dagster ------------------------------------------------------------------------------------
+
+MATERIALISED = """
+import sys
+sys.path.insert(0, "workflows")
+import dagster
+import nightly_dagster as recipe
+settings = dagster.RunConfig({"nightly_evaluation": recipe.Evaluation(overrides=sys.argv[1:])})
+found = dagster.materialize([recipe.nightly_evaluation], run_config=settings)
+[check] = found.get_asset_check_evaluations()
+print(found.success, check.passed, check.metadata["said"].value)
+"""
+
+INCOMPLETE = """
+import sys
+from types import SimpleNamespace
+sys.path.insert(0, "workflows")
+import dagster
+import nightly_dagster as recipe
+recipe.subprocess = SimpleNamespace(
+    run=lambda *_, **__: SimpleNamespace(returncode=int(sys.argv[1]), stdout="told", stderr="why")
+)
+try:
+    recipe.nightly_evaluation(recipe.Evaluation())
+except dagster.RetryRequested as asked:
+    print("again", asked.max_retries)
+except dagster.Failure as failure:
+    print("failed", failure.description)
+"""
+
+
+@is_missing("dagster")
+@pytest.mark.timeout(300)
+def test_dagster_checks_the_gates_of_the_asset(place: Path) -> None:
+    corpus(place / "data/third.npy", 3, 2 * CLUSTERS // 3)
+    materialise = [sys.executable, "-c", MATERIALISED]
+    ended = in_place(place, *materialise)
+    assert ended.stdout.startswith("True True"), ended.stderr
+    ended = in_place(place, *materialise, "corpora.corpus=data/third.npy")
+    assert ended.stdout.startswith("True False"), ended.stderr
+    assert lost_clusters(ended.stdout), ended.stdout
+    assert len(registered(place)) == 2
+
+
+@is_missing("dagster")
+@pytest.mark.timeout(300)
+def test_dagster_tries_an_incomplete_run_again(place: Path) -> None:
+    tried = [sys.executable, "-c", INCOMPLETE]
+    assert in_place(place, *tried, "3").stdout == "again 2\n"
+    assert in_place(place, *tried, "2").stdout == "failed why\n"

@@ -189,13 +189,13 @@ def found_and_usual(
 
 def is_subsampled(one: Compared) -> bool:
     """Return whether a count is of random rows, as many as the smaller corpus has."""
+    return one.score.unit == SHARE_OF_ROWS and one.score.label is None and not _is_value(one)
+
+
+def _is_value(one: Compared) -> bool:
+    """Return whether the score itself was compared, not one of fewer rows."""
     value = one.score.value
-    return (
-        one.score.unit == SHARE_OF_ROWS
-        and one.score.label is None
-        and value is not None
-        and not math.isclose(value, one.expected.found, rel_tol=1e-9, abs_tol=1e-12)
-    )
+    return value is None or math.isclose(value, one.expected.found, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def distance(expected: ExpectedRange) -> float:
@@ -297,7 +297,8 @@ def _sentence(one: Compared) -> str:
             share = write_share(one.score.value or 0.0)
             found = f"{share} of the rows; {found} random"
         return f"{subject}: {found} rows, where {usual} {verb} expected"
-    return f"{one.title} is {found}, where {usual} is expected"
+    at = "" if _is_value(one) else f" at {counted(one.expected.rows, 'row')}"
+    return f"{one.title} is {found}{at}, where {usual} is expected"
 
 
 def _also(others: Sequence[Compared], word: str) -> str:

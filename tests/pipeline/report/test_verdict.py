@@ -44,8 +44,8 @@ def test_no_difference_is_found() -> None:
     assert verdict.compared == 3
     assert verdict.reason == (
         "All 3 headline scores are where a fresh sample of the reference's source would put them. "
-        "The least usual: Vendi score, cosine, order 1 is 147.1, where 145.5 to 151.6 is expected "
-        "(p = 0.20; 0.60, corrected for 3 scores)."
+        "The least usual: Vendi score, cosine, order 1 is 147.1 at 400 rows, where 145.5 to 151.6 "
+        "is expected (p = 0.20; 0.60, corrected for 3 scores)."
     )
     assert verdict.also == (
         "A change of MagArea by 0.073 % or of Vendi score, cosine, order 1 by 4 % would have been "
@@ -61,8 +61,8 @@ def test_the_strongest_evidence_is_named_first() -> None:
         "Differs from the reference",
         [
             (
-                "MagArea is 2,647, where 2,732 to 2,758 is expected (p < 0.001, corrected for 3 "
-                "scores)."
+                "MagArea is 2,647 at 400 rows, where 2,732 to 2,758 is expected (p < 0.001, "
+                "corrected for 3 scores)."
             ),
             "Lower than expected: GeomCA recall in rows. The other 1 shows no difference.",
         ],
