@@ -44,7 +44,7 @@ def nightly_evaluation(config: Evaluation) -> MaterializeResult:
     said = ended.stderr.strip()
     if ended.returncode == INCOMPLETE:
         raise RetryRequested(max_retries=2, seconds_to_wait=60) from Failure(said)
-    if ended.returncode not in (0, FAILED):
+    if ended.returncode not in (0, FAILED) or not ended.stdout:
         raise Failure(said)
     found = json.loads(ended.stdout)
     shown = {key: found[key] for key in ("text", "job", "folder", "comparison") if found.get(key)}

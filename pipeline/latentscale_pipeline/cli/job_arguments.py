@@ -15,6 +15,7 @@ import click
 from latentscale_pipeline.cli.options import OVERRIDES
 from latentscale_pipeline.cli.text_files import read_text
 from latentscale_pipeline.config.job import JobConfig, resolve_config
+from latentscale_pipeline.config.overrides import apply_override
 from latentscale_pipeline.config.section import nearest, parse_yaml
 from latentscale_pipeline.corpus.formats import SUFFIXES
 from latentscale_pipeline.errors import BadInput
@@ -95,10 +96,12 @@ def read_job(
     if measures is not None and isinstance(document, dict):
         known = (chosen or document).get("measures")
         document["measures"] = _selected(measures, known if isinstance(known, dict) else {})
+    if isinstance(document, dict):
+        for assignment in assigned:
+            apply_override(document, assignment)
     return resolve_config(
-        document, given, overrides=[*assigned, *overrides], measures=measure_sections(),
-        preset=chosen,
-    )  # fmt: skip
+        document, given, overrides=overrides, measures=measure_sections(), preset=chosen
+    )
 
 
 def is_job_file(given: str) -> bool:
@@ -142,28 +145,27 @@ def _selected(measures: str, known: dict[str, Any]) -> dict[str, Any]:
     for name in names:
         if name not in possible:
             having = _measures_with_score(name)
-            if having:
+            if having and _letters(name) not in map(_letters, possible):
                 raise BadInput(
                     f"--measures: {name!r} is a score, not a measure; "
                     f"use --measures {' or '.join(having)}"
                 )
-            raise BadInput(f"--measures: {name!r} is unknown{nearest(name, possible)}")
+            known_names = nearest(name.casefold(), possible)
+            raise BadInput(f"--measures: {name!r} is unknown{known_names}")
     if not names:
         raise BadInput(f"--measures: name at least one of {', '.join(possible)}")
     return {name: known.get(name) or {} for name in names}
 
 
 def _measures_with_score(name: str) -> list[str]:
-    """Return the measures that have a score of this name, or with a title that begins so."""
+    """Return the measures that have a score of this name or title."""
     return [
         measure
         for measure, found in MEASURES.items()
         if any(
-            _letters(title).startswith(_letters(name))
+            _letters(name) in {_letters(score), _letters(definition.title)}
             for score, definition in found.report.scores.items()
-            for title in (score, definition.title)
         )
-        and _letters(name)
     ]
 
 

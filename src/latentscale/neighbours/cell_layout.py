@@ -10,6 +10,7 @@ are known therefore predict how many cells a row has to join, so that it is in t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,8 +22,11 @@ from latentscale.tiles.distances import Float64Array
 
 Int64Array = NDArray[np.int64]
 
-GROUPED_ROWS = 1 << 18
-"""Rows of a sample by which cells are grouped, at most."""
+GROUP_FILL = 0.8
+"""Largest share of the rows that fit a group that it is expected to have."""
+
+DEVIATIONS = 3.0
+"""Standard errors of the rows of a group, as a sample tells them, for which there is room."""
 
 CHEAP = 1.05
 """Factor on the groups in which a row is searched, up to which more neighbours are worth it."""
@@ -40,6 +44,8 @@ class GroupedCells:
         The group of every cell, ascending from 0.
     recall : float
         Share of the neighbours of some rows that share a group with their row.
+    copies : float
+        Groups in which a row is searched, on average.
     """
 
     overlap: int
@@ -82,6 +88,31 @@ def order_centres(
     return np.concatenate(ordered)
 
 
+def fitting_rows(most: int, sampled: int, n: int) -> float:
+    """Return how many rows a group may be expected to have, so that it seldom has too many.
+
+    Parameters
+    ----------
+    most : int
+        Most rows of a group.
+    sampled : int
+        Rows of the sample by which cells are grouped.
+    n : int
+        Rows of the corpus.
+
+    Returns
+    -------
+    float
+        All rows if they fit. Else ``m`` of them are expected with a standard error of ``sqrt(m)``
+        sampled rows, and there is room for :data:`DEVIATIONS` of these.
+    """
+    if n <= most:
+        return float(n)
+    room = most * sampled / n
+    root = (math.sqrt(DEVIATIONS**2 + 4.0 * room) - DEVIATIONS) / 2.0
+    return min(GROUP_FILL * most, root**2 * n / sampled)
+
+
 def group_cells(
     owners: NDArray[np.integer],
     cells: int,
@@ -112,11 +143,8 @@ def group_cells(
 
     Notes
     -----
-    Memory is 32 bytes for each entry of ``owners``, of at most :data:`GROUPED_ROWS` rows: of a
-    larger sample every so manieth counts.
+    Memory is 32 bytes for each entry of ``owners``.
     """
-    stride = -(-len(owners) // GROUPED_ROWS)
-    owners, kinds = owners[::stride], kinds if kinds is None else kinds[::stride]
     ascending = np.sort(owners.astype(np.int32, copy=False), axis=1)
     before = np.full_like(ascending, -1)
     before[:, 1:] = ascending[:, :-1]
@@ -200,22 +228,16 @@ def choose_groups(
     Returns
     -------
     GroupedCells
-        With the smallest overlap that reaches the recall, or a larger one that finds more for
-        little more work; else with the largest.
+        With the smallest overlap that reaches the recall, or a larger one that finds more and has
+        rows searched in at most :data:`CHEAP` times as many groups; else with the largest recall.
     """
-    best: GroupedCells | None = None
+    tried: list[GroupedCells] = []
     for overlap in overlaps:
         group_of = group_cells(sample[:, :overlap], cells, n, limit, kinds)
         [shared] = shared_cell_recall(group_of[owners], group_of[neighbour_owners], [overlap])
         joined = np.sort(group_of[sample[:, :overlap]], axis=1)
         copies = 1.0 + float((joined[:, 1:] != joined[:, :-1]).sum()) / len(joined)
-        found = GroupedCells(min(overlap, cells), group_of, float(shared), copies)
-        if best is None or best.recall < recall or _finds_more(found, best):
-            best = found
-    if best is None:
-        raise ValueError("there are no overlaps to choose from")
-    return best
-
-
-def _finds_more(found: GroupedCells, best: GroupedCells) -> bool:
-    return found.recall > best.recall and found.copies <= CHEAP * best.copies
+        tried.append(GroupedCells(min(overlap, cells), group_of, float(shared), copies))
+    enough = next((found for found in tried if found.recall >= recall), None)
+    cheap = [found for found in tried if enough and found.copies <= CHEAP * enough.copies]
+    return max(cheap or tried, key=lambda found: found.recall)

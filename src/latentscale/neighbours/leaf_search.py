@@ -105,7 +105,7 @@ def search_relations(
     """
     turned = _turned(relations)
     searched = [place for place, earlier in enumerate(turned) if earlier is None]
-    found = [Neighbours.none(len(points), k) for _ in relations]
+    found: list[Neighbours | None] = [None for _ in relations]
     undecided = [relation.queries.copy() for relation in relations]
     if points.metric != "manhattan":
         # A leaf's rows about their mean are at most twice as long as the reach of all.
@@ -123,12 +123,22 @@ def search_relations(
             near = Neighbours.none(len(points), k)
             open_rows = decide(near, short, points, points, unit**2)
             for own in (place, *(turn for turn, first in enumerate(turned) if first == place)):
-                queries = np.flatnonzero(relations[own].queries)
-                found[own].put(queries, near.take(queries))
+                found[own] = _of_queries(near, relations[own].queries)
                 undecided[own] &= open_rows
-    for relation, near, open_rows in zip(relations, found, undecided, strict=True):
+    decided = [Neighbours.none(len(points), k) if near is None else near for near in found]
+    for relation, near, open_rows in zip(relations, decided, undecided, strict=True):
         if open_rows.any():
             _search_again(near, open_rows, points, leaves, relation.candidates)
+    return decided
+
+
+def _of_queries(near: Neighbours, queries: BoolArray) -> Neighbours:
+    """Return the lists of the queries; those of other rows are empty."""
+    if queries.all():
+        return near
+    found = Neighbours.none(*near.indices.shape)
+    rows = np.flatnonzero(queries)
+    found.put(rows, near.take(rows))
     return found
 
 

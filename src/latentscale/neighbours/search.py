@@ -9,8 +9,9 @@ Data flow, for rows that fit in memory:
    (:mod:`latentscale.neighbours.leaf_search`).
 4. The neighbours of every row's neighbours are tried (:mod:`latentscale.neighbours.refine`), with
    lists longer than asked for.
-5. Where a recall is wanted, the true neighbours of a few random rows are found. Until enough of
-   them are in the lists, rows are divided into other leaves, and steps 3 and 4 add to the lists.
+5. Where a recall is wanted, the true neighbours of a few random rows are found first. Steps 3 and 4
+   end as soon as enough of them are in the lists. Until they are, rows are divided into other
+   leaves, and these steps add to the lists.
 6. Neighbours of collapsed rows are expanded to all of them.
 
 A pair is missed when its rows share no leaf, and neither has a neighbour that knows the other. So
@@ -138,8 +139,8 @@ def search_rows(
         leaves of :data:`~latentscale.neighbours.leaves.LEAF_ROWS`, or more for very long lists.
     method : {"leaves", "nndescent"}
         With ``nndescent``, rows that don't fit one leaf are searched by
-        :func:`~latentscale.neighbours.descent.nearest_neighbour_descent` instead. Overlap and
-        rounds then have no effect. It doesn't take the Manhattan metric.
+        :func:`~latentscale.neighbours.descent.nearest_neighbour_descent` instead. Overlap, rounds
+        and recall then have no effect. It doesn't take the Manhattan metric.
 
     Returns
     -------
@@ -237,7 +238,7 @@ def search_bytes(n: int, d: int, k: int, overlap: int) -> int:
         ``nndescent``, too.
     """
     width = max(k + SPARE_NEIGHBOURS, FOLLOWED)
-    lists = 60 * (width + SPARE) + 18 * FOLLOWED
+    lists = 64 * (width + SPARE) + 18 * FOLLOWED
     largest = min(n, max(cell_cap(n, d), 2 * LEAF_ROWS, 8 * width))
     return n * (8 * (d + 2) + lists + 40 * overlap + 64) + largest * (12 * d + 64) + (1 << 21)
 

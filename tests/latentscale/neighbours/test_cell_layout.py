@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from latentscale.neighbours.cell_layout import (
     choose_groups,
+    fitting_rows,
     group_cells,
     order_centres,
     shared_cell_recall,
@@ -59,6 +60,19 @@ def test_groups_hold_as_many_rows_as_fit_each_counted_once(rows, cells, overlap,
         assert len(filled) <= 1 or held_by(inside) <= limit * (1 + 1e-12)
         if group < group_of[-1]:
             assert held_by([*inside, inside[-1] + 1]) > limit
+
+
+def test_groups_leave_room_for_what_a_sample_does_not_tell():
+    assert fitting_rows(1000, 50, 1000) == 1000.0, "all rows fit"
+    assert fitting_rows(1000, 10**6, 10**6) == 800.0, "sizes are known well"
+    generator = np.random.default_rng(0)
+    for sampled, share in ((200, 0.1), (1000, 0.02), (10_000, 0.02)):
+        n, most = 10**6, 20_000
+        rows = fitting_rows(most, sampled, n)
+        assert rows < 0.8 * most or sampled == 10_000
+        # Groups that are expected to have so many rows, of which the sample has a binomial number.
+        found = generator.binomial(sampled, most / n, size=100_000) * n / sampled <= rows
+        assert found.mean() < share
 
 
 def test_each_kind_of_rows_has_a_limit():

@@ -337,11 +337,15 @@ def test_rows_are_divided_again_until_the_recall_is_reached():
         assert recall_of(found, points, 4) >= wanted - 0.015
 
 
-def test_a_search_that_is_good_enough_is_not_repeated():
+@pytest.mark.parametrize(("enough", "rounds"), [(0.4, 0), (0.55, 1)])
+def test_a_search_that_is_good_enough_goes_no_further(enough, rounds):
+    # Leaves alone find 0.46 of the neighbours, and a round of refinement 0.65.
     points = isotropic()
-    once = search(points, 4, overlap=2, rounds=1)
-    checked = search(points, 4, overlap=2, rounds=1, recall=0.5)
+    once = search(points, 4, overlap=2, rounds=rounds)
+    checked = search(points, 4, overlap=2, rounds=1, recall=enough)
     np.testing.assert_array_equal(once.indices, checked.indices)
+    others = search(points, 4, overlap=2, rounds=1 - rounds)
+    assert (once.indices != others.indices).any()
 
 
 def test_paths_that_were_tried_are_not_tried_again():

@@ -137,7 +137,7 @@ CALLS = [
     ),
     (
         "run rows.npy -o cluster=local",
-        "rows.npy: cluster must be a mapping of keys, such as {{kind: …}}",
+        "-o: cluster must be a mapping of keys, such as {{kind: …}}",
     ),
     (
         "run rows.npy job.yaml",
@@ -345,30 +345,27 @@ CALLS = [
     ),
     (
         "run job.yaml -o measures.vendi.kernels=nope",
-        "job.yaml: measures.vendi.kernels must be a list, such as [nope]",
+        "-o: measures.vendi.kernels must be a list, such as [nope]",
     ),
     (
         "run job.yaml -o cluster.kind=slrum",
-        "job.yaml: cluster.kind is 'slrum'; did you mean slurm?",
+        "-o: cluster.kind is 'slrum'; did you mean slurm?",
     ),
     (
         "run job.yaml -o cluster.memory_limit=lots",
-        (
-            "job.yaml: cluster.memory_limit: 'lots' is not a size; write a number and a unit "
-            "such as 4GiB"
-        ),
+        ("-o: cluster.memory_limit: 'lots' is not a size; write a number and a unit such as 4GiB"),
     ),
     (
         "run job.yaml -o seed=",
-        "job.yaml: seed must be a whole number, not null",
+        "-o: seed must be a whole number, not null",
     ),
     (
         "run job.yaml -o measures.heat.k=2.5",
-        "job.yaml: measures.heat.k must be a whole number, not 2.5",
+        "-o: measures.heat.k must be a whole number, not 2.5",
     ),
     (
         "run job.yaml -o measures.duplicates.within=1e200",
-        "job.yaml: measures.duplicates.within must be at most 1e+100",
+        "-o: measures.duplicates.within must be at most 1e+100",
     ),
     (
         "run rows.npy --output FILE --quiet",

@@ -143,6 +143,9 @@ def test_presets_are_listed(latentscale: Command) -> None:
             "--measures: 'Precision' is a score, not a measure; use --measures geomca or baselines",
         ),
         (["a.npy", "--measures", "..."], "--measures: '...' is unknown; it can be "),
+        (["a.npy", "--measures", "Vendi"], "--measures: 'Vendi' is unknown; did you mean vendi?"),
+        (["a.npy", "--measures", "hub"], "--measures: 'hub' is unknown; did you mean hubness?"),
+        (["a.npy", "--name", "x" * 300], "a.npy: name: "),
         (["a.npy", "-o", "budget.pair=3"], "-o: budget.pair is unknown; did you mean pairs?"),
         (
             ["a.npy", "-o", "measures.vendi.orders=[]"],

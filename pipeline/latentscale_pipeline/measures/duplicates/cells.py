@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.cell_layout import choose_groups, shared_cell_recall
+from latentscale.neighbours.cell_layout import choose_groups, fitting_rows, shared_cell_recall
 from latentscale.neighbours.two_level_cells import (
     TwoLevelCells,
     assign_two_level_cells,
@@ -32,9 +32,6 @@ HOME_ROWS = 8192
 cells suffice.
 """
 
-GROUP_FILL = 0.8
-"""Target fill of the rows of a corpus in a group, because sizes are estimated from a sample."""
-
 LEAST_SHARE = 0.25
 """Smallest share of a group's rows that may be of one of two corpora."""
 
@@ -51,7 +48,9 @@ SPARE_ROWS = 256
 
 
 def group_rows(layout: Layout, sizes: Mapping[Role, int]) -> dict[Role, int]:
-    """Return the most rows of each corpus in a group: about their shares of all rows."""
+    """Return the most rows of each corpus in a group: about their shares, or all if they fit."""
+    if layout.n <= layout.group_rows:
+        return dict(sizes)
     shares = {role: size / layout.n for role, size in sizes.items()}
     if len(shares) > 1:
         shares = {role: min(max(s, LEAST_SHARE), 1 - LEAST_SHARE) for role, s in shares.items()}
@@ -87,7 +86,10 @@ def place_cells(inputs: Inputs) -> Output:
         OVERLAPS,
         cells=len(cells.centres),
         n=n,
-        limit=[GROUP_FILL * rows for rows in group_rows(layout, sizes).values()],
+        limit=[
+            fitting_rows(most, len(drawn), sizes[role])
+            for (role, most), drawn in zip(group_rows(layout, sizes).items(), samples, strict=True)
+        ],
         recall=1.0 - MISSED_BY_GROUPS * (1.0 - RECALL),
         kinds=np.repeat(np.arange(len(samples)), [len(drawn) for drawn in samples]),
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from latentscale.neighbours.cell_layout import GROUP_FILL
 from latentscale.neighbours.ivf import ASSIGN_ENTRIES, LLOYD_ROUNDS
 from latentscale.neighbours.leaves import LEAF_ROWS
 from latentscale_pipeline.engine.cost import CostEstimate
@@ -25,7 +26,7 @@ from latentscale_pipeline.measures.base import (
     Role,
 )
 from latentscale_pipeline.measures.duplicates import cells, far, nearest
-from latentscale_pipeline.measures.duplicates.cells import GROUP_FILL, SPARE_ROWS, sample_name
+from latentscale_pipeline.measures.duplicates.cells import SPARE_ROWS, sample_name
 from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.measures.duplicates.search import (
     LEAST_LEAVES,

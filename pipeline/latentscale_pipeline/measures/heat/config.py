@@ -47,8 +47,8 @@ class Heat(Section):
     recall: Fraction = 0.98
     """Share of true neighbours that a search in cells must find, checked on sampled rows."""
     overlap: Auto | PositiveInt = "auto"
-    """Cells that a row joins; `auto` chooses the fewest of 2, 3, 4 and 6 expected to reach the
-    recall.
+    """Cells that a row joins; `auto` chooses of 2, 3, 4 and 6 the fewest expected to reach the
+    recall, or more that cost little.
     """
     times: HeatTimes = HeatTimes()
     """Diffusion times at which the heat trace is given. IMD doesn't depend on them."""

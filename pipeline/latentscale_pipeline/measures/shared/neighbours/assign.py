@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.cell_layout import choose_groups, shared_cell_recall
+from latentscale.neighbours.cell_layout import choose_groups, fitting_rows, shared_cell_recall
 from latentscale.neighbours.exact import Neighbours, merge, nearest
 from latentscale.neighbours.two_level_cells import (
     TwoLevelCells,
@@ -20,7 +20,7 @@ from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs, Work
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
-    GROUP_FILL,
+    GROUPED_ROWS,
     MISSED_BY_GROUPS,
     MISSED_BY_LEAVES,
     PILOT_ROWS,
@@ -112,6 +112,12 @@ def read_cells(placed: Artifact) -> TwoLevelCells:
     return TwoLevelCells(placed.array("centres"), placed.array("coarse"), placed.array("starts"))
 
 
+def grouping_rows(placed: Artifact) -> NDArray[np.int32]:
+    """Return the cells of the sample's rows by which cells are grouped: all, or some of many."""
+    owners = placed.array("owners")
+    return owners[:: -(-len(owners) // GROUPED_ROWS)]
+
+
 def check_block(inputs: Inputs) -> Output:
     """Find the nearest rows of a block to every checked row, and read the pilots' vectors."""
     p = inputs.parameters
@@ -149,7 +155,7 @@ def choose_overlap(inputs: Inputs) -> Output:
     placed = inputs.results[f"cells-{p['role']}"]
     wider = _join_checks(inputs, k + 1)
     true = wider.cut(k)
-    cells, owners = read_cells(placed), placed.array("owners")
+    cells, owners = read_cells(placed), grouping_rows(placed)
     near = _vectors_of(inputs, true.indices[:PILOT_ROWS], corpus)
     pilots = as_points(placed.array("vectors")[:PILOT_ROWS], metric)
     theirs = assign_two_level_cells(
@@ -165,7 +171,7 @@ def choose_overlap(inputs: Inputs) -> Output:
         overlaps,
         cells=len(cells.centres),
         n=corpus.n,
-        limit=group_limit(corpus.n, corpus.d),
+        limit=fitting_rows(Layout(corpus.n, corpus.d).group_rows, len(owners), corpus.n),
         recall=1.0 - MISSED_BY_GROUPS * missed,
     )
     # Leaves are as large as cells. Where many cells are needed, so are many leaves.
@@ -181,11 +187,6 @@ def choose_overlap(inputs: Inputs) -> Output:
         },
         arrays={"distances": true.distances, "group_of": groups.group_of},
     )
-
-
-def group_limit(n: int, d: int) -> float:
-    """Return how many rows a group is expected to have at most."""
-    return GROUP_FILL * Layout(n, d).group_rows
 
 
 def _join_checks(inputs: Inputs, k: int) -> Neighbours:

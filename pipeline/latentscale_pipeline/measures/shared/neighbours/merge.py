@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.cell_layout import group_cells
+from latentscale.neighbours.cell_layout import fitting_rows, group_cells
 from latentscale.neighbours.certificate import Recall, recall_certificate
 from latentscale.neighbours.exact import Neighbours, merge
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.errors import TargetMissed
 from latentscale_pipeline.measures.shared.neighbours.assign import (
-    group_limit,
+    grouping_rows,
     where_needed,
 )
 from latentscale_pipeline.measures.shared.neighbours.search import LISTS, lists_name
@@ -127,8 +127,9 @@ def certify_lists(inputs: Inputs) -> Output:
         cells = inputs.results[f"cells-{p['role']}"]
         count = len(cells.array("centres"))
         more = min(AGAIN * overlap, count)
-        limit = group_limit(p["n"], p["d"])
-        group_of = group_cells(cells.array("owners")[:, :more], count, p["n"], limit)
+        owners = grouping_rows(cells)[:, :more]
+        limit = fitting_rows(Layout(p["n"], p["d"]).group_rows, len(owners), p["n"])
+        group_of = group_cells(owners, count, p["n"], limit)
         again = {"overlap": more, "leaves": AGAIN * chosen.values["leaves"]}
         return Output({**values, **again}, {"group_of": group_of})
     # Lists which blocks have edges for which, so readers needn't open all of them.

@@ -56,7 +56,6 @@ def _search_piece(
     points = as_points(vectors, p["metric"]).keyed()
     del vectors
     leaves = max(inputs.results[p["chosen"]].values["leaves"], LEAST_LEAVES)
-    # Data that need many cells are those for which leaves miss most, too.
     found = search_rows(
         points,
         p["k"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from latentscale.neighbours.cell_layout import GROUPED_ROWS
+from latentscale.neighbours.cell_layout import GROUP_FILL
 from latentscale.neighbours.ivf import cell_cap
 from latentscale.neighbours.leaves import LEAF_ROWS
 from latentscale.neighbours.two_level_cells import (
@@ -52,8 +52,13 @@ MOST_GROUP_ROWS = 1 << 18
 COPIES = 1.25
 """Groups that a row joins, as a plan expects: about a quarter of all rows join cells of two."""
 
-GROUP_FILL = 0.8
-"""Target fill of a group, because sizes are estimated from a sample."""
+GROUPED_ROWS = 1 << 18
+"""Sampled rows by which cells are grouped, at most."""
+
+TASK_COPIES = 2.5
+"""Groups that a row joins, as tasks are planned for them: more than these, and a task searches
+several.
+"""
 
 MOST_SECTIONS = 1 << 20
 """Largest number of sections that one pass writes; beyond, rows are shuffled in two passes."""
@@ -180,12 +185,14 @@ class Layout:
         return max(COARSE_ROWS * self.coarse_cells, COARSE_SHARE * self.sample // self.coarse_cells)
 
     def grouping_bytes(self, overlap: int) -> int:
-        """Bytes to group the cells by the sample."""
-        return 32 * overlap * min(self.sample, GROUPED_ROWS)
+        """Bytes to group the cells by the sample, of which a view is kept whole."""
+        return (
+            40 * overlap * min(self.sample, GROUPED_ROWS) + 4 * AGAIN * OVERLAPS[-1] * self.sample
+        )
 
     def centre_bytes(self, stored: int) -> int:
         """Bytes of the centres of rows with so many bytes a coordinate."""
-        return (4 if self.coarse_cells > 1 and stored <= 4 else 8) * self.cells * self.d
+        return (8 if self.compares_all or stored > 4 else 4) * self.cells * self.d
 
     @property
     def group_rows(self) -> int:
@@ -206,7 +213,7 @@ class Layout:
         """Tasks that search the groups, about as many as there are groups."""
         if self.n <= self.group_rows:
             return 1
-        groups = round(min(overlap, COPIES) * self.n / (GROUP_FILL * self.group_rows))
+        groups = round(min(overlap, TASK_COPIES) * self.n / (GROUP_FILL * self.group_rows))
         return min(max(1, groups), MOST_SEARCHES)
 
     def coarse_groups(self, blocks: int, overlap: int) -> int:
