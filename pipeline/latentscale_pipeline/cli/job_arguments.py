@@ -150,8 +150,7 @@ def _selected(measures: str, known: dict[str, Any]) -> dict[str, Any]:
                     f"--measures: {name!r} is a score, not a measure; "
                     f"use --measures {' or '.join(having)}"
                 )
-            known_names = nearest(name.casefold(), possible)
-            raise BadInput(f"--measures: {name!r} is unknown{known_names}")
+            raise BadInput(f"--measures: {name!r} is unknown{nearest(name.casefold(), possible)}")
     if not names:
         raise BadInput(f"--measures: name at least one of {', '.join(possible)}")
     return {name: known.get(name) or {} for name in names}

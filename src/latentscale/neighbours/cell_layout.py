@@ -103,11 +103,11 @@ def fitting_rows(most: int, sampled: int, n: int) -> float:
     Returns
     -------
     float
-        All rows if they fit. Else ``m`` of them are expected with a standard error of ``sqrt(m)``
-        sampled rows, and there is room for :data:`DEVIATIONS` of these.
+        Infinite if all rows fit. Otherwise, where the sample is expected to have ``m`` rows of the
+        group, their standard error is ``sqrt(m)``, and there is room for :data:`DEVIATIONS` of it.
     """
     if n <= most:
-        return float(n)
+        return math.inf
     room = most * sampled / n
     root = (math.sqrt(DEVIATIONS**2 + 4.0 * room) - DEVIATIONS) / 2.0
     return min(GROUP_FILL * most, root**2 * n / sampled)

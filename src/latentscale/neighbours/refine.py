@@ -54,14 +54,14 @@ def refine(
     rounds : int
         Number of rounds.
     tried : ndarray of int32, shape (n, w), optional
-        Entries whose paths to each other an earlier call has tried.
+        Lists that an earlier call returned. Paths along their entries aren't tried again.
     followed : int
         Edges of a row that are followed in each direction.
 
     Returns
     -------
     ndarray of int32, shape (n, w), or None
-        Entries whose paths have been tried now.
+        Lists whose paths have now been tried; None if there was no round and none were given.
 
     Notes
     -----

@@ -56,8 +56,8 @@ GROUPED_ROWS = 1 << 18
 """Sampled rows by which cells are grouped, at most."""
 
 TASK_COPIES = 2.5
-"""Groups that a row joins, as tasks are planned for them: more than these, and a task searches
-several.
+"""Groups that a row joins, by which the number of tasks is chosen. If rows join more, a task
+searches several groups.
 """
 
 MOST_SECTIONS = 1 << 20
