@@ -19,7 +19,7 @@ from latentscale.neighbours.two_level_cells import (
 OVERLAPS = (2, 3, 4, 6)
 """Cells that a row may join, from which ``overlap: auto`` chooses."""
 
-MISSED_BY_GROUPS, MISSED_BY_LEAVES = 0.2, 0.25
+MISSED_BY_GROUPS, MISSED_BY_LEAVES = 0.3, 0.3
 """Shares of the misses that ``recall`` allows that may come from rows without a common group, and
 from searches inside groups. The rest is for the width of the certificate's interval.
 """
