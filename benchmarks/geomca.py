@@ -46,8 +46,8 @@ LIBRARIES = ("latentscale", "gudhi", "networkx", "numpy", "scipy", "numba")
 
 def run_latentscale(inputs: Inputs) -> Values:
     from latentscale.duplicates.sparsification import sparsify
+    from latentscale.geomca.epsilon_graph import epsilon_components
     from latentscale.geomca.scores import geomca_scores
-    from latentscale.graphs.epsilon import epsilon_components
     from latentscale.tiles.distances import as_points
 
     epsilon, delta = float(inputs["epsilon"]), float(inputs["delta"])

@@ -189,6 +189,8 @@ def broken(report: str) -> dict[str, str]:
 
 PIPELINE = ROOT / "pipeline" / "latentscale_pipeline"
 
+MATHEMATICS = ROOT / "src" / "latentscale"
+
 NAMES = frozenset(MEASURES) | {"imd", "magdiff", "magarea"}
 
 OTHER_MEANINGS = {
@@ -231,6 +233,18 @@ def words_of(source: str) -> Iterator[tuple[int, str]]:
             )
 
 
+def mathematics_named() -> list[str]:
+    """Return where modules outside a measure's folder name it, but for the public functions."""
+    ordinary = {"duplicates", "spread"}
+    found = []
+    for path in sorted(MATHEMATICS.rglob("*.py")):
+        place = path.relative_to(MATHEMATICS)
+        if place.parts[0] not in MEASURES and len(place.parts) > 1:
+            words = words_of(path.read_text("utf-8"))
+            found += [f"{place}:{at}: {word}" for at, word in words if word in NAMES - ordinary]
+    return found
+
+
 def measures_named(folder: Path) -> list[str]:
     found = []
     for path in sorted(folder.rglob("*.py")):
@@ -245,6 +259,7 @@ def measures_named(folder: Path) -> list[str]:
 
 def test_only_its_own_folder_names_a_measure(tmp_path: Path) -> None:
     assert measures_named(PIPELINE) == []
+    assert mathematics_named() == []
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "plan.py").write_text('"""Heat."""\nHEAT_UNITS = "of heat" + "heaters"\n')
     assert measures_named(tmp_path) == ["jobs/plan.py:2: heat", "jobs/plan.py:2: heat"]

@@ -25,7 +25,7 @@ row is within :math:`\delta`. The outcome depends on the order of the rows. With
 Every comparison has the outcome of exact arithmetic with the float64 numbers :math:`\varepsilon`
 and :math:`\delta`, at the cost of single precision (:class:`latentscale.tiles.distances.Balls`). So
 the results are exact and independent of the tiling. The graph is never stored
-(:mod:`latentscale.graphs.epsilon`).
+(:mod:`latentscale.geomca.epsilon_graph`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.graphs.epsilon import Components, balance, share_between
+from latentscale.geomca.epsilon_graph import Components, balance, share_between
 
 Int64Array = NDArray[np.int64]
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.heat.control_variates import VarianceReduction, fit_control_variate
 from latentscale.heat.trace import (
     COMPANIONS,
     LEAST_PROBES,
@@ -36,7 +37,6 @@ from latentscale.heat.trace import (
     quadrature_suffices,
     with_imd_times,
 )
-from latentscale.linalg.control_variates import VarianceReduction, fit_control_variate
 from latentscale.linalg.iterations import Arrays
 from latentscale.linalg.lanczos import Recurrence, take_off_before, take_off_own
 from latentscale.linalg.quadrature import rules_of

@@ -71,14 +71,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentscale.estimate import student_quantile
 from latentscale.graphs.laplacian import exact_moments, few_moments, find_null_space, product_work
-from latentscale.heat.null_models import NORMALIZATIONS, LaplacianKind, Normalization, null_trace
-from latentscale.heat.supremum import IMD_TIMES, LEBESGUE
-from latentscale.linalg.bounds import norm_bound
-from latentscale.linalg.control_variates import (
+from latentscale.heat.control_variates import (
     ControlVariate,
     VarianceReduction,
     fit_control_variate,
 )
+from latentscale.heat.null_models import NORMALIZATIONS, LaplacianKind, Normalization, null_trace
+from latentscale.heat.supremum import IMD_TIMES, LEBESGUE
+from latentscale.linalg.bounds import norm_bound
 from latentscale.linalg.null_space import NullSpace
 from latentscale.linalg.quadrature import Rule, quadrature_rules, seen_moments
 from latentscale.linalg.random_vectors import Distribution

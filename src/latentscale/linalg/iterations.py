@@ -16,7 +16,7 @@ after a kill at most one pass is repeated. It is deterministic: the same sums le
 Random numbers are drawn when it starts, from a generator.
 
 Each kind of iteration has its own kind of request. Conjugate gradients
-(:mod:`latentscale.linalg.conjugate_gradients`) and the search for the convergence scale
+(:mod:`latentscale.magnitude.conjugate_gradients`) and the search for the convergence scale
 (:mod:`latentscale.magnitude.convergence`) make a :class:`PairRequest`, which is answered by
 :class:`PairSums`. :mod:`latentscale.vendi.lanczos` requests products with a kernel matrix, and
 :mod:`latentscale.heat.row_blocks` products with a sparse matrix by blocks of rows.

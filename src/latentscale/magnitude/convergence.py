@@ -4,7 +4,7 @@ The convergence scale is where the magnitude reaches a share, 0.95, of the numbe
 points (Limbeck et al. 2024, definition 3.5, with ε = (1 - share) n).
 
 Two subsets are solved densely to place a group of scales, which
-:class:`latentscale.linalg.conjugate_gradients.ConjugateGradients` solves together. After each
+:class:`latentscale.magnitude.conjugate_gradients.ConjugateGradients` solves together. After each
 product, a scale whose bracket lies on one side of the goal shows on which side of it the root is.
 Scales beyond the two nearest of these are dropped. Near convergence one or two products are enough.
 When the root lies outside the group, further groups extend the range in growing strides. When it
@@ -30,10 +30,8 @@ import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
 from latentscale.estimate import Estimate
-from latentscale.linalg.conjugate_gradients import Bracket, ConjugateGradients
 from latentscale.linalg.iterations import Arrays, PairRequest, PairSums, ReadRows
-from latentscale.linalg.positive_definiteness import Separations
-from latentscale.linalg.preconditioning import gather_rows
+from latentscale.magnitude.conjugate_gradients import Bracket, ConjugateGradients
 from latentscale.magnitude.dense import (
     UNREACHED,
     NoConvergenceScale,
@@ -41,6 +39,8 @@ from latentscale.magnitude.dense import (
     log_odds,
     root_estimate,
 )
+from latentscale.magnitude.positive_definiteness import Separations
+from latentscale.magnitude.preconditioning import gather_rows
 from latentscale.tiles.distances import Float64Array
 
 SUBSET_ROWS = (1200, 3000)
@@ -109,7 +109,7 @@ class ConvergenceSearch:
 
     Use :meth:`start`, then :attr:`request` and :meth:`advance` in turn. Memory is that of
     conjugate gradients with eight scales
-    (:func:`latentscale.linalg.conjugate_gradients.step_bytes`).
+    (:func:`latentscale.magnitude.conjugate_gradients.step_bytes`).
     """
 
     def __init__(self, arrays: Arrays, values: Mapping[str, Any]) -> None:

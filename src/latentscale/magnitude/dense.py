@@ -30,8 +30,8 @@ import numpy as np
 import scipy  # its submodules are imported when they are first used
 
 from latentscale.estimate import Bounds, Estimate
-from latentscale.linalg.conjugate_gradients import ConjugateGradients
 from latentscale.linalg.iterations import iterate_in_memory
+from latentscale.magnitude.conjugate_gradients import ConjugateGradients
 from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
 from latentscale.tiles.exponential_products import similarity_error
 

@@ -25,11 +25,11 @@ Methods
     A dense factor, for up to :data:`CHOLESKY_ROWS` points (:mod:`latentscale.magnitude.dense`). The
     bracket is its rounding.
 ``cg``
-    Conjugate gradients for all scales at once (:mod:`latentscale.linalg.conjugate_gradients`), with
-    a certified lower bound. The upper bound is certified where the smallest eigenvalue or, under
-    the cosine distance, the magnitude itself can be bounded closely enough, and an estimate
+    Conjugate gradients for all scales at once (:mod:`latentscale.magnitude.conjugate_gradients`),
+    with a certified lower bound. The upper bound is certified where the smallest eigenvalue or,
+    under the cosine distance, the magnitude itself can be bounded closely enough, and an estimate
     elsewhere. Where the cosine matrix is singular in float64, the number of points is the estimate
-    (:mod:`latentscale.linalg.positive_definiteness`).
+    (:mod:`latentscale.magnitude.positive_definiteness`).
 ``definition``
     :math:`\mathrm{Mag}(0) = 1`. The paper defines it so, and it is the limit for almost all spaces
     (the one-point property; Roff and Yoshinaga 2023).
@@ -46,8 +46,8 @@ from numpy.typing import ArrayLike
 
 from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Bounds, Estimate
-from latentscale.linalg.conjugate_gradients import ConjugateGradients
 from latentscale.linalg.iterations import iterate_in_memory
+from latentscale.magnitude.conjugate_gradients import ConjugateGradients
 from latentscale.magnitude.convergence import ConvergenceSearch
 from latentscale.magnitude.dense import (
     EPSILON,
@@ -145,8 +145,8 @@ def magnitude_function(
     MagnitudeFunction
         Estimates with ``bounds`` "exact" from a factor, and "certified" or "estimate" from ``cg``,
         whose lower bound is always certified. Where ``cg`` doesn't converge within
-        :func:`latentscale.linalg.conjugate_gradients.most_products`, the bracket is the certified
-        one, with the number of points as its largest upper end.
+        :func:`latentscale.magnitude.conjugate_gradients.most_products`, the bracket is the
+        certified one, with the number of points as its largest upper end.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def magnitude_function(
     Notes
     -----
     A factor costs ``n³/3`` multiply-adds a scale and ``16 n²`` bytes. Conjugate gradients take
-    about 10 products. Their memory is :func:`latentscale.linalg.conjugate_gradients.step_bytes`
+    about 10 products. Their memory is :func:`latentscale.magnitude.conjugate_gradients.step_bytes`
     plus ``32 n s`` bytes.
     """
     scales = np.array(scales, dtype=np.float64)

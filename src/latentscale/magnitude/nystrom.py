@@ -43,9 +43,9 @@ from numpy.typing import ArrayLike
 
 from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Estimate
+from latentscale.magnitude.vecchia import distances_among, vecchia_neighbours
 from latentscale.neighbours.exact import Int64Array
 from latentscale.neighbours.ivf import partition
-from latentscale.neighbours.vecchia import distances_among, vecchia_neighbours
 from latentscale.tiles.distances import Float64Array, Points, distance_tile
 
 LANDMARKS = 1000

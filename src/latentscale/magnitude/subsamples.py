@@ -1,7 +1,16 @@
 r"""The magnitude where all pairs are too many, extrapolated from random subsets.
 
-The rarefaction curve of :mod:`latentscale.sampling.rarefaction` is extrapolated. It is written as
-the log odds of the share of points that don't count,
+A subset never has a larger magnitude than the whole: where the similarity matrix is positive
+definite, :math:`\mathrm{Mag} = \sup_w (\mathbf 1^\top w)^2 / w^\top K w`, and the supremum for the
+whole set includes every ``w`` on the subset (Leinster 2013, proposition 2.4.3 and corollary 2.4.4).
+The proof depends only on the matrix, so it also holds for the cosine distance, which isn't a
+metric. The matrix is positive definite for all three distances (Leinster 2013, theorem 2.5.3 for
+Euclidean space; Meckes 2013 for the Manhattan metric; the Gaussian kernel on the sphere for the
+cosine distance). The magnitude of any subset is therefore a *certified lower bound*.
+
+This bound can be far below the magnitude of the whole. So the rarefaction curve of
+:mod:`latentscale.sampling.rarefaction` is extrapolated. It is written as the log odds of the share
+of points that don't count,
 
 .. math:: g(m, t) = \log\!\left(\frac{m}{\mathrm{Mag}_m(t)} - 1\right),
 
@@ -59,7 +68,7 @@ from latentscale.sampling.rarefaction import (
     HALVINGS,
     Int64Array,
     RarefactionCurve,
-    SubsampleMagnitudes,
+    SubsetScores,
     draw_replicates,
     rarefaction_curve,
 )
@@ -199,7 +208,7 @@ def _bracket(
 
 def subsample_magnitudes(
     points: Points, scales: ArrayLike, pieces: int, *, tolerance: float = 1e-3
-) -> SubsampleMagnitudes:
+) -> SubsetScores:
     """Evaluate the magnitude functions of equal pieces of a replicate.
 
     Parameters
@@ -236,7 +245,7 @@ def subsample_magnitudes(
         np.array([[getattr(e, side) for e in function.estimates] for function in functions])
         for side in ("value", "lower")
     )
-    return SubsampleMagnitudes(size, values, lower.max(axis=0))
+    return SubsetScores(size, values, lower.max(axis=0))
 
 
 def rarefy(

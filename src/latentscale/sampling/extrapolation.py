@@ -28,7 +28,7 @@ STEPS = 32
 
 
 MOST_SLOPE = 1.25
-"""Steepest slope allowed. A set that grows at constant magnitude has slope 1."""
+"""Steepest slope allowed. A set that grows at a constant score has slope 1."""
 
 
 LEAST_ODDS = 1e-12
@@ -36,7 +36,7 @@ LEAST_ODDS = 1e-12
 
 
 LARGEST_EXPONENT = 700.0
-"""Log odds at which the magnitude of any number of points is 0."""
+"""Log odds at which the score of any number of points is 0."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Extrapolation:
     points : int
         Number of distinct points.
     estimates : tuple of Estimate
-        The magnitude of all points at each scale, ``bounds`` "estimate", method "subsample".
+        The score of all points at each scale, ``bounds`` "estimate", method "subsample".
     certified : ndarray of float64, shape (s,)
         Certified lower bound at each scale.
     """
@@ -130,7 +130,7 @@ def _log_odds_interval(
     slack = 2.0 * draw
     steepest = odds[-1] + MOST_SLOPE * (target - logs[-1]) + slack
     ends = np.clip(ends, odds[-1] - slack, steepest)
-    # The magnitude function is assumed to rise with the scale, and so are the ends of its interval.
+    # The score is assumed to rise with the scale, and so are the ends of its interval.
     highest = np.minimum.accumulate(np.max(ends, axis=0))
     lowest = np.maximum.accumulate(np.min(ends, axis=0)[::-1])[::-1]
     return value, np.minimum(lowest, value), np.maximum(highest, value)
@@ -208,10 +208,10 @@ def _clipped(points: int, certified: float, value: float, low: float, high: floa
     """Turn log odds into an estimate between the certified lower bound and the number of points."""
     floor = min(max(certified, 1.0), float(points))
     middle, lower, upper = (
-        min(max(_magnitude(points, odds), floor), float(points)) for odds in (value, high, low)
+        min(max(_of_odds(points, odds), floor), float(points)) for odds in (value, high, low)
     )
     return Estimate(middle, lower, upper, "estimate", "subsample")
 
 
-def _magnitude(points: int, odds: float) -> float:
+def _of_odds(points: int, odds: float) -> float:
     return points / (1.0 + math.exp(min(odds, LARGEST_EXPONENT)))

@@ -1,19 +1,11 @@
-r"""Rarefaction: the magnitude of random subsets against their size.
+"""Rarefaction: the score of random subsets against their size.
 
-A subset never has a larger magnitude than the whole: where the similarity matrix is positive
-definite, :math:`\mathrm{Mag} = \sup_w (\mathbf 1^\top w)^2 / w^\top K w`, and the supremum for the
-whole set includes every ``w`` on the subset (Leinster 2013, proposition 2.4.3 and corollary 2.4.4).
-The proof depends only on the matrix, so it also holds for the cosine distance, which isn't a
-metric. The matrix is positive definite for all three distances (Leinster 2013, theorem 2.5.3 for
-Euclidean space; Meckes 2013 for the Manhattan metric; the Gaussian kernel on the sphere for the
-cosine distance). The magnitude of any subset is therefore a *certified lower bound*.
-
-This bound can be far below the magnitude of the whole, so random subsets of several sizes are used
-to show how the magnitude grows. The result is the *rarefaction curve*, as it is called in ecology,
-where it counts species (Hurlbert 1971). Each replicate is a random subset that is divided into 2,
-4, 8, … equal pieces. Every size contains the same rows, so differences between sizes depend little
-on the random draw. All sizes below the largest together cost as much as the largest. Each replicate
-at each size can be a separate task, which takes rows and returns a few numbers.
+Random subsets of several sizes show how a score grows with the number of rows. The result is the
+*rarefaction curve*, as it is called in ecology, where it counts species (Hurlbert 1971). Each
+replicate is a random subset that is divided into 2, 4, 8, … equal pieces. Every size contains the
+same rows, so differences between sizes depend little on the random draw. All sizes below the
+largest together cost as much as the largest. Each replicate at each size can be a separate task,
+which takes rows and returns a few numbers.
 """
 
 from __future__ import annotations
@@ -35,17 +27,17 @@ HALVINGS = 4
 
 
 @dataclass(frozen=True)
-class SubsampleMagnitudes:
-    """Magnitudes of equal pieces of one replicate.
+class SubsetScores:
+    """Scores of equal pieces of one replicate, at several scales or orders.
 
     Attributes
     ----------
     size : int
         Rows of a piece.
     values : ndarray of float64, shape (pieces, s)
-        The magnitude of each piece at each scale.
+        The score of each piece at each scale.
     lower : ndarray of float64, shape (s,)
-        The largest certified lower bound among the pieces.
+        A lower bound of the score of any set that contains the pieces.
     """
 
     size: int
@@ -55,7 +47,7 @@ class SubsampleMagnitudes:
 
 @dataclass(frozen=True)
 class RarefactionCurve:
-    """Magnitude as a function of the size of a random subset.
+    """Score as a function of the size of a random subset.
 
     Attributes
     ----------
@@ -64,9 +56,9 @@ class RarefactionCurve:
     sizes : ndarray of int64, shape (k,)
         Ascending sizes.
     values : tuple of ndarray of float64, shapes (r, s)
-        The magnitudes of the ``r`` subsets of each size.
+        The scores of the ``r`` subsets of each size.
     lower : ndarray of float64, shape (s,)
-        Certified lower bound of the magnitude of any set that contains the subsets.
+        Lower bound of the score of any set that contains the subsets.
     """
 
     scales: Float64Array
@@ -76,7 +68,7 @@ class RarefactionCurve:
 
     @property
     def means(self) -> Float64Array:
-        """Mean magnitude over the subsets of each size, shape (k, s)."""
+        """Mean score over the subsets of each size, shape (k, s)."""
         return np.array([values.mean(axis=0) for values in self.values])
 
     def intervals(self) -> tuple[Float64Array | None, ...]:
@@ -127,16 +119,14 @@ def draw_replicates(
     return np.array([generator.permutation(n)[:rows] for _ in range(replicates)])
 
 
-def rarefaction_curve(
-    scales: ArrayLike, subsamples: Sequence[SubsampleMagnitudes]
-) -> RarefactionCurve:
-    """Combine the magnitudes of subsets of different sizes into a curve.
+def rarefaction_curve(scales: ArrayLike, subsamples: Sequence[SubsetScores]) -> RarefactionCurve:
+    """Combine the scores of subsets of different sizes into a curve.
 
     Parameters
     ----------
     scales : array_like of float, shape (s,)
         The scales at which all subsets were evaluated.
-    subsamples : sequence of SubsampleMagnitudes
+    subsamples : sequence of SubsetScores
         Any number for each size, in any order.
 
     Raises

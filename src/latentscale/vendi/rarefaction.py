@@ -38,7 +38,7 @@ import numpy as np
 
 from latentscale.estimate import Estimate
 from latentscale.sampling.extrapolation import extrapolate
-from latentscale.sampling.rarefaction import SubsampleMagnitudes, rarefaction_curve
+from latentscale.sampling.rarefaction import SubsetScores, rarefaction_curve
 from latentscale.tiles.distances import Float64Array, Points
 from latentscale.vendi.kernels import Kernel
 from latentscale.vendi.scores import kernel_spectrum, vendi_score
@@ -53,7 +53,7 @@ ROUNDING = 1e-9
 
 def subsample_scores(
     points: Points, kernel: Kernel, bandwidth: float | None, orders: Sequence[float], pieces: int
-) -> SubsampleMagnitudes:
+) -> SubsetScores:
     """Compute the scores of equal pieces of a replicate.
 
     Parameters
@@ -69,7 +69,7 @@ def subsample_scores(
 
     Returns
     -------
-    SubsampleMagnitudes
+    SubsetScores
         With orders in place of scales, and 1 as the certain lower bound.
 
     Raises
@@ -85,17 +85,17 @@ def subsample_scores(
         rows = points.take(slice(piece * size, (piece + 1) * size))
         spectrum = kernel_spectrum(rows, kernel, bandwidth)
         values[piece] = [vendi_score(spectrum, order).value for order in orders]
-    return SubsampleMagnitudes(size, values, np.ones(len(orders)))
+    return SubsetScores(size, values, np.ones(len(orders)))
 
 
 def extrapolated_scores(
-    subsamples: Sequence[SubsampleMagnitudes], orders: Sequence[float], n: int
+    subsamples: Sequence[SubsetScores], orders: Sequence[float], n: int
 ) -> tuple[Estimate, ...]:
     """Extrapolate the scores to all rows.
 
     Parameters
     ----------
-    subsamples : sequence of SubsampleMagnitudes
+    subsamples : sequence of SubsetScores
         Scores of all sizes and replicates.
     orders : sequence of float
         The orders of these scores, descending.

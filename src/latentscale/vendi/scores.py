@@ -56,11 +56,9 @@ import scipy  # its submodules are imported when they are first used
 from numpy.typing import ArrayLike, NDArray
 
 from latentscale.estimate import Estimate
-from latentscale.linalg.eigenvalues import symmetric_eigenvalues
-from latentscale.linalg.majorisation import pour_on_largest, raise_smallest
-from latentscale.linalg.power_sums import Proportions, least_hill_number
 from latentscale.tiles.device import Precision
 from latentscale.tiles.distances import Float64Array, Points, block_pairs, row_blocks
+from latentscale.vendi.eigenvalues import symmetric_eigenvalues
 from latentscale.vendi.kernels import (
     SUMS_ROUNDING,
     Kernel,
@@ -70,6 +68,8 @@ from latentscale.vendi.kernels import (
     check_semidefinite,
     kernel_tile,
 )
+from latentscale.vendi.majorisation import pour_on_largest, raise_smallest
+from latentscale.vendi.power_sums import Proportions, least_hill_number
 from latentscale.vendi.second_moments import (
     BLOCK_ROWS,
     SecondMoment,
@@ -517,7 +517,7 @@ def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
     upper bound.
 
     The sum of squares narrows this bracket: below order 2 the smallest score with that sum is
-    bounded by duality (:mod:`latentscale.linalg.power_sums`), above it :math:`VS_q \le VS_2 = 1/s`,
+    bounded by duality (:mod:`latentscale.vendi.power_sums`), above it :math:`VS_q \le VS_2 = 1/s`,
     and :math:`\lambda^q` lies on one side of :math:`\lambda^2 \lambda_{\max}^{q-2}`.
 
     The value is the score of a smooth continuation of the known eigenvalues with the true sum and

@@ -11,8 +11,8 @@ from sklearn.datasets import load_digits
 
 from latentscale.duplicates.sparsification import sparsify
 from latentscale.geomca.epsilon import draw_samples, estimate_epsilon
+from latentscale.geomca.epsilon_graph import Components, EpsilonGraph, epsilon_components
 from latentscale.geomca.scores import geomca_scores
-from latentscale.graphs.epsilon import Components, EpsilonGraph, epsilon_components
 from latentscale.tiles.distances import Balls, as_points
 from tests import DATA, oracles
 

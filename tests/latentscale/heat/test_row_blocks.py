@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from latentscale.graphs.laplacian import exact_moments, normalised_laplacian, product_work
-from latentscale.graphs.laplacian_blocks import block_moments, first_moments
+from latentscale.heat.laplacian_blocks import block_moments, first_moments
 from latentscale.heat.row_blocks import (
     FIRST_COMPANION,
     RowSums,

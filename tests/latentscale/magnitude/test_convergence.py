@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from latentscale.duplicates.distinct import find_distinct, merge_within
-from latentscale.linalg import conjugate_gradients
 from latentscale.linalg.iterations import PairSums, iterate_in_memory
-from latentscale.magnitude import convergence, dense
+from latentscale.magnitude import conjugate_gradients, convergence, dense
 from latentscale.magnitude.convergence import ConvergenceScale, ConvergenceSearch
 from latentscale.magnitude.dense import NoConvergenceScale, dense_convergence_scale
 from latentscale.tiles.distances import METRICS, Metric, Points, as_points

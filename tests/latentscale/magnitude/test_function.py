@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from latentscale.duplicates.distinct import find_distinct
 from latentscale.estimate import Estimate
-from latentscale.linalg import conjugate_gradients
+from latentscale.magnitude import conjugate_gradients
 from latentscale.magnitude.function import (
     MagnitudeFunction,
     MagnitudeMethod,

@@ -13,7 +13,7 @@ from latentscale.magnitude.nystrom import (
     marginal_gains,
     nystrom_magnitude,
 )
-from latentscale.neighbours.vecchia import vecchia_neighbours
+from latentscale.magnitude.vecchia import vecchia_neighbours
 from latentscale.tiles.distances import METRICS, Metric, as_points
 from tests.oracles import dense_magnitude, marginal_gain, pairwise_distances, star_gain
 

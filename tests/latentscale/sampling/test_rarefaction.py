@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latentscale.magnitude.subsamples import rarefy, subsample_magnitudes
-from latentscale.sampling.rarefaction import SubsampleMagnitudes, draw_replicates, rarefaction_curve
+from latentscale.sampling.rarefaction import SubsetScores, draw_replicates, rarefaction_curve
 from latentscale.tiles.distances import METRICS, Metric, as_points
 from tests.oracles import dense_magnitude, pairwise_distances
 
@@ -92,8 +92,8 @@ def test_pieces_are_consecutive_and_equal() -> None:
 # --- curves ----------------------------------------------------------------------------------
 
 
-def part(size: int, values: list[list[float]], lower: list[float]) -> SubsampleMagnitudes:
-    return SubsampleMagnitudes(size, np.array(values), np.array(lower))
+def part(size: int, values: list[list[float]], lower: list[float]) -> SubsetScores:
+    return SubsetScores(size, np.array(values), np.array(lower))
 
 
 def test_a_curve_gathers_sizes_from_replicates_in_any_order() -> None:

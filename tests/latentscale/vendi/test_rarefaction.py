@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from latentscale.sampling.rarefaction import HALVINGS, SubsampleMagnitudes, draw_replicates
+from latentscale.sampling.rarefaction import HALVINGS, SubsetScores, draw_replicates
 from latentscale.tiles.distances import as_points
 from latentscale.vendi.rarefaction import RESOLVED, extrapolated_scores, subsample_scores
 from tests.oracles import kernel_matrix
@@ -19,7 +19,7 @@ def largest_eigenvalue(rows: np.ndarray, bandwidth: float) -> float:
 
 def subsets(
     rows: np.ndarray, bandwidth: float, size: int, generator: np.random.Generator
-) -> list[SubsampleMagnitudes]:
+) -> list[SubsetScores]:
     points = as_points(rows, "euclidean")
     return [
         subsample_scores(points.take(drawn), "rbf", bandwidth, ORDERS, 2**halving)
@@ -69,6 +69,6 @@ def test_a_resolved_curve_is_extrapolated() -> None:
 
 def test_all_rows_need_no_bounds() -> None:
     values = np.full((1, 3), [[2.0, 3.0, 4.0]])
-    parts = [SubsampleMagnitudes(2**k, np.minimum(values, 2**k), np.ones(3)) for k in range(6)]
+    parts = [SubsetScores(2**k, np.minimum(values, 2**k), np.ones(3)) for k in range(6)]
     found = extrapolated_scores(parts, ORDERS, 32)
     assert [estimate.value for estimate in found] == pytest.approx([2.0, 3.0, 4.0])

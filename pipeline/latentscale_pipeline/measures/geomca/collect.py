@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from latentscale.estimate import Estimate, student_quantile
+from latentscale.geomca.epsilon_graph import Components
 from latentscale.geomca.scores import GeomcaScores, geomca_scores
-from latentscale.graphs.epsilon import Components
 from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.duplicates.sparsification import Sparsification
-from latentscale.graphs.epsilon import Components, EpsilonGraph, Forest
+from latentscale.geomca.epsilon_graph import Components, EpsilonGraph, Forest
 from latentscale.tiles.distances import Balls, as_points, row_blocks
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import Role

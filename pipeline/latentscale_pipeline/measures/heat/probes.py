@@ -22,6 +22,7 @@ from latentscale.graphs.laplacian import (
     product_work,
     unnormalised_laplacian,
 )
+from latentscale.heat.control_variates import ControlVariate, fit_control_variate
 from latentscale.heat.trace import (
     LEAST_PROBES,
     MOST_PROBES,
@@ -38,7 +39,6 @@ from latentscale.heat.trace import (
     with_imd_times,
 )
 from latentscale.linalg.bounds import norm_bound
-from latentscale.linalg.control_variates import ControlVariate, fit_control_variate
 from latentscale.linalg.null_space import NullSpace
 from latentscale.linalg.quadrature import Rule
 from latentscale_pipeline.engine.stage import Inputs

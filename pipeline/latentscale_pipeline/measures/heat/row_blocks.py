@@ -16,7 +16,7 @@ import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
-from latentscale.graphs.laplacian_blocks import (
+from latentscale.heat.laplacian_blocks import (
     block_moments,
     first_moments,
     joined_rows,

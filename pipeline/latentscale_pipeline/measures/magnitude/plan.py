@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from latentscale.linalg.conjugate_gradients import step_bytes
+from latentscale.magnitude.conjugate_gradients import step_bytes
 from latentscale.magnitude.function import CHOLESKY_ROWS, KEPT_BYTES
 from latentscale.magnitude.nystrom import LANDMARKS
 from latentscale.sampling.rarefaction import HALVINGS

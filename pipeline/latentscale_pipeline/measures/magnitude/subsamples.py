@@ -22,7 +22,7 @@ from latentscale.sampling.extrapolation import extrapolate
 from latentscale.sampling.rarefaction import (
     HALVINGS,
     RarefactionCurve,
-    SubsampleMagnitudes,
+    SubsetScores,
     rarefaction_curve,
 )
 from latentscale_pipeline.engine.stage import Inputs
@@ -128,7 +128,7 @@ def _load_nystrom(artifact: Artifact) -> NystromMagnitude:
 
 def _curve(inputs: Inputs) -> RarefactionCurve:
     parts = [
-        SubsampleMagnitudes(part.values["size"], part.array("values"), part.array("lower"))
+        SubsetScores(part.values["size"], part.array("values"), part.array("lower"))
         for part in inputs.parts
     ]
     return rarefaction_curve(inputs.parts[0].array("scales"), parts)

@@ -9,9 +9,8 @@ import numpy as np
 
 from latentscale.duplicates.distinct import Distinct
 from latentscale.estimate import Estimate
-from latentscale.linalg.conjugate_gradients import ConjugateGradients, Solutions
 from latentscale.linalg.iterations import Iteration, PairRequest, PairSums, iterate_in_memory
-from latentscale.linalg.positive_definiteness import Separations
+from latentscale.magnitude.conjugate_gradients import ConjugateGradients, Solutions
 from latentscale.magnitude.convergence import ConvergenceSearch
 from latentscale.magnitude.dense import NoConvergenceScale
 from latentscale.magnitude.function import (
@@ -25,6 +24,7 @@ from latentscale.magnitude.function import (
     trapezium_error,
 )
 from latentscale.magnitude.near_duplicates import explain_scale
+from latentscale.magnitude.positive_definiteness import Separations
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import (
     JobFacts,

@@ -12,7 +12,7 @@ import numpy as np
 from latentscale.linalg.fourier_features import FourierKernel, draw_frequencies, fourier_features
 from latentscale.sampling.rarefaction import (
     HALVINGS,
-    SubsampleMagnitudes,
+    SubsetScores,
     rarefaction_curve,
 )
 from latentscale.tiles.device import Precision
@@ -198,7 +198,7 @@ def extrapolate_subsets(inputs: Inputs, similarity: Similarity) -> Output:
     """Extrapolate the subsets' scores to all rows."""
     orders, n = _descending(inputs), inputs.corpora[inputs.parameters["role"]].n
     subsets = [
-        SubsampleMagnitudes(part.values["size"], part.array("values"), np.ones(len(orders)))
+        SubsetScores(part.values["size"], part.array("values"), np.ones(len(orders)))
         for part in inputs.parts
     ]
     found = extrapolated_scores(subsets, orders, n)

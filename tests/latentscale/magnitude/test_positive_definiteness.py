@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from latentscale.linalg.positive_definiteness import (
+from latentscale.magnitude.positive_definiteness import (
     EXPONENTS,
     Separations,
     box_magnitude,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from latentscale.linalg import preconditioning
 from latentscale.linalg.iterations import ReadRows
-from latentscale.linalg.preconditioning import (
+from latentscale.magnitude import preconditioning
+from latentscale.magnitude.preconditioning import (
     Landmarks,
     apply_preconditioners,
     gather_rows,

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from latentscale.linalg.majorisation import pour_on_largest, raise_smallest
+from latentscale.vendi.majorisation import pour_on_largest, raise_smallest
 
 
 def test_pouring_fills_the_first_up_to_their_limits():

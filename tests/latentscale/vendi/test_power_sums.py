@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from latentscale.linalg.power_sums import Proportions, least_hill_number
+from latentscale.vendi.power_sums import Proportions, least_hill_number
 from tests import oracles
 
 ORDERS = [0.01, 0.1, 0.5, 0.9, 0.9999, 1.0, 1.0001, 1.3, 1.999]

@@ -13,7 +13,7 @@ from latentscale.graphs.laplacian import (
     normalised_laplacian,
     unnormalised_laplacian,
 )
-from latentscale.graphs.laplacian_blocks import (
+from latentscale.heat.laplacian_blocks import (
     block_moments,
     joined_rows,
     laplacian_block,
@@ -55,7 +55,7 @@ def test_blocks_stack_to_the_laplacian(normalised, n, size, seed):
 
 def test_pieces_of_a_product_are_bounded(monkeypatch):
     """A star: every leaf's row of L L names all leaves, so a piece is one row or few."""
-    from latentscale.graphs import laplacian_blocks
+    from latentscale.heat import laplacian_blocks
 
     star = np.zeros((60, 60))
     star[0, 1:] = star[1:, 0] = 1.0

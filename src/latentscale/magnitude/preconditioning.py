@@ -42,8 +42,8 @@ import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
 from latentscale.linalg.iterations import ReadRows
+from latentscale.magnitude.vecchia import distances_among, vecchia_neighbours
 from latentscale.neighbours.ivf import assign, find_centres
-from latentscale.neighbours.vecchia import distances_among, vecchia_neighbours
 from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
 from latentscale.tiles.exponential_products import block_sums
 

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from latentscale.linalg.eigenvalues import symmetric_eigenvalues
+from latentscale.vendi.eigenvalues import symmetric_eigenvalues
 
 
 def symmetric(n: int) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 A point's increment to the points before it depends mostly on the nearest of them. So both an
 estimate of the magnitude (:mod:`latentscale.magnitude.nystrom`) and a preconditioner
-(:mod:`latentscale.linalg.preconditioning`) use a few such neighbours of every point (Vecchia 1988).
+(:mod:`latentscale.magnitude.preconditioning`) use a few such neighbours of every point
+(Vecchia 1988).
 """
 
 from __future__ import annotations

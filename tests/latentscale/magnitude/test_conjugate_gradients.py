@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latentscale.duplicates.distinct import find_distinct
-from latentscale.linalg import conjugate_gradients, preconditioning
-from latentscale.linalg.conjugate_gradients import (
+from latentscale.linalg.iterations import PairRequest, PairSums, iterate_in_memory
+from latentscale.magnitude import conjugate_gradients, preconditioning
+from latentscale.magnitude.conjugate_gradients import (
     ConjugateGradients,
     Solutions,
     remaining_error,
     step_bytes,
 )
-from latentscale.linalg.iterations import PairRequest, PairSums, iterate_in_memory
-from latentscale.linalg.positive_definiteness import Separations
+from latentscale.magnitude.positive_definiteness import Separations
 from latentscale.tiles.distances import METRICS, Metric, Points, as_points
 from latentscale.tiles.exponential_products import exponential_products, gaussian_block_sums
 from tests.oracles import extended_magnitude, pairwise_distances

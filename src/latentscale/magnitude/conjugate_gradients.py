@@ -3,7 +3,7 @@ r"""The magnitude at several scales by conjugate gradients, as an iteration.
 For each scale the system :math:`K w = \mathbf 1` is solved, starting from 0. All scales share each
 pass over the pairs of rows, and a scale that is solved leaves the iteration. Where the landmarks
 predict many steps, a Nyström preconditioner ``M`` reduces their number
-(:mod:`latentscale.linalg.preconditioning`).
+(:mod:`latentscale.magnitude.preconditioning`).
 
 The error of a step
 -------------------
@@ -23,7 +23,7 @@ For any ``w`` with residual :math:`r = \mathbf 1 - K w`,
           2\,\mathbf 1^\top w - w^\top K w + \frac{\|r\|^2}{a},
 
 where ``a`` bounds the smallest eigenvalue from below
-(:mod:`latentscale.linalg.positive_definiteness`). However ``w`` was found, one product in double
+(:mod:`latentscale.magnitude.positive_definiteness`). However ``w`` was found, one product in double
 precision certifies both sides; its rounding is bounded by
 :func:`latentscale.tiles.exponential_products.product_error`.
 
@@ -52,7 +52,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentscale.estimate import Bounds, Estimate
 from latentscale.linalg.iterations import Arrays, PairRequest, PairSums, ReadRows
-from latentscale.linalg.positive_definiteness import (
+from latentscale.magnitude.positive_definiteness import (
     Separations,
     box_magnitude,
     is_numerically_singular,
@@ -60,7 +60,7 @@ from latentscale.linalg.positive_definiteness import (
     smallest_eigenvalues,
     sphere_magnitude,
 )
-from latentscale.linalg.preconditioning import (
+from latentscale.magnitude.preconditioning import (
     BLOCK_ROWS,
     Landmarks,
     Preconditioner,
