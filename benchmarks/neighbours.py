@@ -6,8 +6,8 @@
 Every contestant runs alone in a fresh process and finds 5 neighbours of every row twice: *cold* is
 the first time, with what it imports and compiles, *warm* the second. By default all run on one
 thread. Compare times at equal recall, which is measured on sampled rows: NNDescent's rises with its
-number of neighbours, that of leaves with their overlap. Rows that fit one leaf, 32 768 at most, are
-searched exactly.
+number of neighbours. Leaves are divided again until some of their own rows show the recall that is
+asked for, as in a job. Rows that fit one leaf, 32 768 at most, are searched exactly.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ import numpy as np
 from contest import Inputs, Values, header, launch, read_rows, summary, take_part, versions, write
 from heat import LIBRARIES, SAMPLED, K, recall, run_descent, true_distances
 
-OVERLAPS = (2, 3, 6)
+ASKED = (0.95, 0.98, 0.99)
+OVERLAP = 3
 
 
-def run_leaves(inputs: Inputs, overlap: int, *, exact: bool = False) -> Values:
+def run_leaves(
+    inputs: Inputs, asked: float | None, overlap: int = OVERLAP, *, exact: bool = False
+) -> Values:
     """Search all rows in leaves."""
     from latentscale.neighbours.leaves import LEAF_ROWS
     from latentscale.neighbours.search import search_rows
@@ -35,16 +38,17 @@ def run_leaves(inputs: Inputs, overlap: int, *, exact: bool = False) -> Values:
         K,
         overlap=overlap,
         generator=np.random.default_rng(0),
+        recall=asked,
         leaf_rows=len(inputs["rows"]) if exact else LEAF_ROWS,
     )
     return {"lists": found.indices[inputs["sample"]].tolist(), "versions": versions(LIBRARIES)}
 
 
 CONTESTANTS = {
-    **{f"leaves, overlap {o}": partial(run_leaves, overlap=o) for o in OVERLAPS},
-    "one leaf": partial(run_leaves, overlap=1, exact=True),
-    "NNDescent 15": partial(run_descent, neighbours=15),
-    "NNDescent 30": partial(run_descent, neighbours=30),
+    **{f"leaves, {asked} asked": partial(run_leaves, asked=asked) for asked in ASKED},
+    f"leaves, overlap {OVERLAP}": partial(run_leaves, asked=None),
+    "one leaf": partial(run_leaves, asked=None, overlap=1, exact=True),
+    **{f"NNDescent {k}": partial(run_descent, neighbours=k) for k in (15, 20, 24, 30)},
 }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from latentscale_pipeline.api.findings import data_frame, draw_table
 from latentscale_pipeline.config.job import resolve_config
@@ -32,6 +32,7 @@ from latentscale_pipeline.report.terminal_summary import headlines
 from latentscale_pipeline.report.verdict import write_verdict
 from latentscale_pipeline.results.model import Corpus, Results, Score, Verdict
 from latentscale_pipeline.rows.columns import Int64Array
+from latentscale_pipeline.rows.neighbours import find_neighbours
 from latentscale_pipeline.rows.query import FoundRows, find_rows
 from latentscale_pipeline.storage.canonical import digest
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -187,6 +188,34 @@ class JobResults:
         }
         try:
             return Rows(find_rows(FinishedJob(self.folder, self.document), only=only, **asked))
+        except BadInput as error:
+            raise ValueError(str(error)) from None
+
+    def neighbours(
+        self, *, of: Role = "corpus", with_self: bool = False
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the nearest rows of every row, as ``latentscale export-graph`` writes them.
+
+        Parameters
+        ----------
+        of : str
+            The corpus or the reference.
+        with_self : bool
+            Name every row as its own first neighbour, at distance 0, as umap-learn does.
+
+        Returns
+        -------
+        tuple of ndarray, shape (n, k), or (n, k + 1) with the rows themselves
+            Row numbers and distances (float32), nearest first.
+
+        Raises
+        ------
+        ValueError
+            If the job didn't find neighbours.
+        """
+        try:
+            found = find_neighbours(FinishedJob(self.folder, self.document), of)
+            return found.read(with_self=with_self)
         except BadInput as error:
             raise ValueError(str(error)) from None
 

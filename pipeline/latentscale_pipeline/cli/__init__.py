@@ -38,6 +38,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("resume:resume", "Continue a job, from its folder alone."),
     "stage": ("stage:stage", "Compute a job stage by stage, by processes that share only files."),
     "rows": ("rows:rows", "List rows of a finished job, with what it knows of each."),
+    "export-graph": (
+        "export_graph:export_graph",
+        "Write the neighbour graph of a finished job, for other tools.",
+    ),
     "power": ("power:power", "Say which changes a job shows, and how many rows show others."),
     "compare": ("compare:compare", "Compare a finished job with a baseline, with gates for CI."),
     "matrix": ("matrix:matrix", "Compare every two of many corpora: which are near each other?"),

@@ -1,8 +1,9 @@
 """Many corpora: the scores of every two of them as matrices, and which are near each other.
 
-A score that doesn't depend on which corpus comes first becomes a matrix, if its measure calls it a
-distance or a similarity. Corpora are joined by average linkage (Sokal & Michener 1958): the two
-groups whose mean distance is the smallest become one, until one is left.
+A score becomes a matrix if its measure calls it a distance or a similarity. If it depends on which
+corpus comes first, the two directions have different values. Corpora are joined by average linkage
+(Sokal & Michener 1958): the two groups whose mean distance is the smallest become one, until one is
+left.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from numpy.typing import NDArray
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.views.glossary import Definition
 
 MATRIX_SCHEMA = "latentscale.matrix/1"
 
 Float64Array = NDArray[np.float64]
 Places = tuple[int, int]
-"""The places of two corpora, the smaller one first: the corpus and the reference of a job."""
+"""The places of two corpora: the corpus and the reference of a job."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class ScoreMatrix:
     relation : str
         ``distance``, or ``similarity`` of at most 1.
     scores : mapping
-        The scores, by places; they may have no value.
+        The scores, by places; they may have no value. If the order of two corpora matters, those
+        of both orders are there.
     n : int
         Number of corpora.
     """
@@ -69,19 +72,33 @@ class ScoreMatrix:
     n: int
 
     @property
+    def directed(self) -> bool:
+        """Whether it matters which of two corpora comes first."""
+        return any(one > other for one, other in self.scores)
+
+    @property
     def values(self) -> Float64Array:
-        """The values, shape (n, n); NaN on the diagonal and where there is none."""
+        """The values, shape (n, n): of the row's corpus, with the column's as its reference.
+
+        They are NaN on the diagonal and where there is none.
+        """
         values = np.full((self.n, self.n), np.nan)
         for (one, other), score in self.scores.items():
             if score.value is not None:
-                values[one, other] = values[other, one] = score.value
+                values[one, other] = score.value
+                if not self.directed:
+                    values[other, one] = score.value
         return values
 
     @property
     def distances(self) -> Float64Array:
-        """Distances, shape (n, n), 0 on the diagonal: values below 0 are 0, similarities 1 less."""
+        """Distances, shape (n, n), 0 on the diagonal.
+
+        Of a similarity it is one minus that. Values below 0 are 0, and those of both directions
+        become their mean.
+        """
         values = self.values if self.relation == "distance" else 1.0 - self.values
-        values = np.maximum(values, 0.0)
+        values = np.maximum((values + values.T) / 2.0, 0.0)
         np.fill_diagonal(values, 0.0)
         return values
 
@@ -134,12 +151,17 @@ class Matrix:
         found: dict[str, dict[Places, Score]] = {}
         for places, job in self.jobs.items():
             for score in job.scores:
-                if score.of == "pair" and score.label is None and _relation(score):
-                    found.setdefault(full_title(score), {})[places] = score
+                definition = _definition(score)
+                if score.of == "pair" and score.label is None and definition.relation:
+                    of_title = found.setdefault(full_title(score), {})
+                    of_title[places] = score
+                    exchanged = _exchanged(job, score)
+                    if exchanged is not None:
+                        of_title[places[1], places[0]] = exchanged
         made = []
         for title, scores in found.items():
             first = next(iter(scores.values()))
-            relation = _relation(first)
+            relation = _definition(first).relation
             if relation:
                 made.append(
                     ScoreMatrix(
@@ -195,6 +217,7 @@ class Matrix:
                     "measure": matrix.measure,
                     "score": matrix.score,
                     "relation": matrix.relation,
+                    "directed": matrix.directed,
                     "values": _listed(matrix.values),
                     "order": matrix.order(),
                     "merges": [
@@ -227,9 +250,14 @@ def write_csv(matrix: Matrix) -> str:
     return file.getvalue()
 
 
-def _relation(score: Score) -> Literal["", "distance", "similarity"]:
-    definition = report_of(score.measure).scores.get(score.score)
-    return "" if definition is None else definition.relation
+def _definition(score: Score) -> Definition:
+    return report_of(score.measure).scores.get(score.score, Definition(score.score, ""))
+
+
+def _exchanged(job: FinishedJob, score: Score) -> Score | None:
+    """Return what a score would be with the corpora exchanged, if that is another score."""
+    wanted = (score.measure, _definition(score).exchanged, "pair", None)
+    return next((s for s in job.scores if (s.measure, s.score, s.of, s.label) == wanted), None)
 
 
 def _described(score: Score | None) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ WITH_DISTANCES = [
     for name, measure in MEASURES.items()
     if any(definition.relation for definition in measure.report.scores.values())
 ]
-"""Measures with a distance or a similarity."""
+"""Measures of how near two corpora are."""
 
 LEAF_HEIGHT = 30
 """Height of a corpus in a tree, in pixels."""
@@ -88,13 +88,16 @@ def nearest_and_farthest(matrix: Matrix, found: ScoreMatrix) -> str:
     if not apart:
         return f"{found.title}: no two corpora have a value."
     near, far = min(apart, key=apart.__getitem__), max(apart, key=apart.__getitem__)
+    joined = "in" if found.directed else "and"
     said = [
-        f"{printable(matrix.names[one])} and {printable(matrix.names[other])} "
+        f"{printable(matrix.names[one])} {joined} {printable(matrix.names[other])} "
         f"({write_summarised(found.scores[one, other])})"
         for one, other in (near, far)
     ]
     if len(apart) == 1:
         return f"{found.title}: {said[0]}."
+    if found.directed:
+        return f"{found.title}: largest is that of {said[0]}, smallest {said[1]}."
     return f"{found.title}: nearest are {said[0]}, farthest {said[1]}."
 
 
@@ -110,12 +113,11 @@ def matrix_lines(matrix: Matrix) -> Iterator[str]:
             }
             for row in order
         ]
-        kind = "a distance" if found.relation == "distance" else "a similarity"
-        yield from (f"{found.title}, {kind}", *format_table(columns, rows))
+        yield from (f"{found.title}, {_kind(found)}", *format_table(columns, rows))
         yield from (nearest_and_farthest(matrix, found), "")
     if not matrix.matrices():
         yield from (
-            f"No measure of these jobs gives a distance; {', '.join(WITH_DISTANCES)} do.",
+            f"No measure of these jobs says how near corpora are; {', '.join(WITH_DISTANCES)} do.",
             "",
         )
     yield from warnings_of(matrix)
@@ -126,6 +128,12 @@ def matrix_lines(matrix: Matrix) -> Iterator[str]:
         yield from ("Each corpus by itself", *format_table(table.header, rows), "")
 
 
+def _kind(found: ScoreMatrix) -> str:
+    if found.directed:
+        return "of the corpus at the left in the one above"
+    return "a distance" if found.relation == "distance" else "a similarity"
+
+
 def _written(value: float) -> str:
     return write_number(value, 3) if np.isfinite(value) else "·"
 
@@ -133,10 +141,10 @@ def _written(value: float) -> str:
 def _section(matrix: Matrix, found: ScoreMatrix, place: int) -> Section:
     order = found.order()
     names = [f"{each + 1}  {matrix.names[each]}" for each in order]
-    distances = found.distances[np.ix_(order, order)]
-    largest = float(np.nanmax(distances, initial=0.0)) or 1.0
-    shades = np.nan_to_num(distances / largest)
     values = found.values[np.ix_(order, order)]
+    apart = np.maximum(values if found.relation == "distance" else 1.0 - values, 0.0)
+    largest = float(np.nanmax(apart, initial=0.0)) or 1.0
+    shades = np.nan_to_num(apart / largest)
     power = _common_power(values)
     texts = [
         [f"{value / 10.0**power:.2f}" if np.isfinite(value) else "·" for value in row]
@@ -144,7 +152,8 @@ def _section(matrix: Matrix, found: ScoreMatrix, place: int) -> Section:
     ]
     darker = "farther apart" if found.relation == "distance" else "less alike"
     unit = f" The unit is {in_power(power).lstrip(', ')}." if power else ""
-    caption = f"The darker, the {darker}.{unit}"
+    which = f" Values are {_kind(found)}." if found.directed else ""
+    caption = f"The darker, the {darker}.{which}{unit}"
     key = f"matrix-{place}"
     grid = Figure(
         f"{key}-grid",

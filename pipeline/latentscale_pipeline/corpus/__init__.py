@@ -6,7 +6,7 @@ every shard with its checksum.
 """
 
 from latentscale_pipeline.corpus.corpus import Corpus, CorruptShard, open_corpus
-from latentscale_pipeline.corpus.labelled_rows import rows_by_label, rows_of_label
+from latentscale_pipeline.corpus.labelled_rows import number_labels, rows_by_label, rows_of_label
 from latentscale_pipeline.corpus.manifest import Manifest
 from latentscale_pipeline.corpus.verification import Verification, verify
 
@@ -15,6 +15,7 @@ __all__ = [
     "CorruptShard",
     "Manifest",
     "Verification",
+    "number_labels",
     "open_corpus",
     "rows_by_label",
     "rows_of_label",

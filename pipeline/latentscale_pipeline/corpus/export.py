@@ -75,15 +75,36 @@ def new_file(
     suffix = next((suffix for suffix in writers if target.lower().endswith(suffix)), None)
     if suffix is None:
         *others, last = writers
-        raise BadInput(
-            f"{where}: unknown suffix; use a path that ends in {', '.join(others)} or {last}"
-        )
+        named = f"{', '.join(others)} or {last}" if others else last
+        raise BadInput(f"{where}: unknown suffix; use a path that ends in {named}")
+    check_free(target, overwrite=overwrite)
+    with reaching(where):
+        fs, path = fsspec.core.url_to_fs(target)
+        with _published(fs, str(path)) as file:
+            yield file, writers[suffix]
+
+
+def check_free(target: str, *, overwrite: bool) -> None:
+    """Refuse a path or URL where a file is, unless it may be replaced.
+
+    Raises
+    ------
+    BadInput
+        If there is one.
+    """
+    where = strip_credentials(target)
     with reaching(where):
         fs, path = fsspec.core.url_to_fs(target)
         if fs.exists(path) and not overwrite:
             raise BadInput(f"{where}: the file exists; use another path, or --overwrite")
-        with _published(fs, str(path)) as file:
-            yield file, writers[suffix]
+
+
+def remove_file(target: str) -> None:
+    """Remove a file, if there is one."""
+    with reaching(strip_credentials(target)):
+        fs, path = fsspec.core.url_to_fs(target)
+        if fs.exists(path):
+            fs.rm_file(path)
 
 
 def _write_npy(chosen: Sources, rows: Rows, file: BinaryIO, where: str, progress: Progress) -> None:

@@ -21,6 +21,9 @@ from latentscale_pipeline.errors import BadInput
 MAX_LABELS = 1000
 """Largest number of different labels that are compared; more are names of rows, not of kinds."""
 
+TEXT_ROWS = 1 << 16
+"""Rows whose labels are texts in memory at a time."""
+
 
 @dataclass(frozen=True)
 class LabelledRows(Corpus):
@@ -72,9 +75,12 @@ class LabelledRows(Corpus):
 
     def companion_blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
         """Yield the ids, labels or weights of these rows in order, if there are any."""
-        blocks = list(self._whole.companion_blocks(name))
-        if blocks:
-            yield np.concatenate(blocks)[self._rows]
+        first = 0
+        for block in self._whole.companion_blocks(name):
+            low, high = np.searchsorted(self._rows, [first, first + len(block)])
+            if low < high:
+                yield block[self._rows[low:high] - first]
+            first += len(block)
 
 
 def rows_of_label(corpus: Corpus, label: str) -> LabelledRows:
@@ -105,11 +111,34 @@ def rows_by_label(corpus: Corpus) -> dict[str, npt.NDArray[np.int64]]:
 def _rows_by_label(
     address: str, manifest: str, excluded: tuple[str, ...]
 ) -> dict[str, npt.NDArray[np.int64]]:
-    corpus = reopen(address, manifest, excluded)
-    labels = corpus.texts("labels")
-    if labels is None:
+    names, numbers = number_labels(reopen(address, manifest, excluded))
+    order = np.argsort(numbers, kind="stable")
+    cuts = np.cumsum(np.bincount(numbers, minlength=len(names)))[:-1]
+    return dict(zip(names, np.split(order, cuts), strict=True))
+
+
+def number_labels(corpus: Corpus) -> tuple[list[str], npt.NDArray[np.int32]]:
+    """Return the labels, sorted, and for every row the place of its label among them.
+
+    Raises
+    ------
+    BadInput
+        If the corpus has no labels.
+
+    Notes
+    -----
+    The texts of some rows are in memory at a time, and 8 bytes a row.
+    """
+    if "labels" not in corpus.manifest.arrays:
         raise BadInput(f"{corpus.url}: it has no labels; ingest it again with --labels")
-    names, codes = np.unique(np.array(labels, np.dtypes.StringDType()), return_inverse=True)
-    order = np.argsort(codes, kind="stable")
-    cuts = np.cumsum(np.bincount(codes, minlength=len(names)))[:-1]
-    return dict(zip(names.tolist(), np.split(order, cuts), strict=True))
+    met: dict[str, int] = {}
+    numbers, first = np.empty(corpus.n, dtype=np.int32), 0
+    for block in corpus.companion_blocks("labels"):
+        for start in range(0, len(block), TEXT_ROWS):
+            texts = block[start : start + TEXT_ROWS].tolist()
+            numbers[first : first + len(texts)] = [met.setdefault(x, len(met)) for x in texts]
+            first += len(texts)
+    names = sorted(met)
+    place = np.empty(len(names), dtype=np.int32)
+    place[[met[name] for name in names]] = np.arange(len(names))
+    return names, place[numbers]

@@ -55,6 +55,10 @@ def write_pairs(pairs: float) -> str:
     return f"{math.ceil(pairs / 10 ** (exponent - 1)) / 10:.1f}e+{exponent:02d}"
 
 
+TEXT_BYTES = 200
+"""Memory of an id or a label while it is read, and on disk."""
+
+
 @dataclass(frozen=True)
 class CorpusFacts:
     """What a plan may depend on: the size of a corpus, never its location.
@@ -97,6 +101,11 @@ class CorpusFacts:
     def stored_bytes(self) -> int:
         """Memory of all rows in the stored type."""
         return self.n * self._stored_row_bytes
+
+    @property
+    def numbering_bytes(self) -> int:
+        """Memory while the label of every row is numbered, and rows are sorted by it."""
+        return 24 * self.n + 2 * TEXT_BYTES * self.rows_of_shard
 
     @property
     def shard_bytes(self) -> int:
@@ -421,6 +430,10 @@ class Measure(ABC):
         Its part of the report.
     row_filters : mapping
         Rows that people look for, by name.
+    finds_neighbours : bool
+        Whether it stores the neighbours of every row, as arrays ``NAME/ROLE/neighbours`` with
+        positions and ``NAME/ROLE/distances``; or, in blocks, ``NAME/ROLE/neighbours/BLOCK`` and so
+        on, in the order of the rows ``NAME/ROLE/rows/BLOCK``.
     error_freedom : int
         Least degrees of freedom of its sampling errors; 0 if they differ, or it has none.
     """
@@ -430,6 +443,7 @@ class Measure(ABC):
     results: ClassVar[type[Part] | None] = None
     report: ClassVar[MeasureReport] = MeasureReport()
     row_filters: ClassVar[Mapping[str, RowFilter]] = {}
+    finds_neighbours: ClassVar[bool] = False
     error_freedom: ClassVar[int] = 0
 
     def needs_directions(self, name: str, section: Any) -> str:

@@ -35,9 +35,6 @@ LEAST_ROWS = 20
 MOST_LABELS = 1000
 """Largest number of labels of a job, because each adds stages of its own."""
 
-TEXT_BYTES = 200
-"""Memory of one row's label while rows are found by label."""
-
 
 @dataclass(frozen=True)
 class OfLabel:
@@ -162,7 +159,7 @@ def _plan_label(
 
 def _view_bytes(corpus: CorpusFacts) -> int:
     """Memory to find the rows of a label and to copy them from whole shards."""
-    return TEXT_BYTES * corpus.n + 2 * corpus.shard_stored_bytes
+    return corpus.numbering_bytes + 2 * corpus.shard_stored_bytes
 
 
 def _facts_of_label(facts: JobFacts, label: str) -> JobFacts:

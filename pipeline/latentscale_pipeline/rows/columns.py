@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -117,34 +116,30 @@ class JobRows:
 
     def _array(self, name: str) -> NDArray[Any]:
         if name not in self._read:
-            self._read[name] = self._open(self.job.results.arrays[name])
+            self._read[name] = open_array(self.job, name)
         return self._read[name]
 
-    def _open(self, key: str) -> NDArray[Any]:
-        store = self._store
-        if store.is_local:
-            path = Path(store.locate(key))
-            if not path.is_file():
-                raise BadInput(f"{path}: the array is missing; run the job again")
-            source: Any = path
-        else:
-            try:
-                source = io.BytesIO(store.read(key))
-            except FileNotFoundError:
-                where = store.locate(key)
-                raise BadInput(f"{where}: the array is missing; run the job again") from None
-        try:
-            found: NDArray[Any] = np.load(
-                source, mmap_mode="r" if store.is_local else None, allow_pickle=False
-            )
-        except (ValueError, EOFError):
-            where = store.locate(key)
-            raise BadInput(f"{where}: the array is damaged; run the job again") from None
-        return found
 
-    @cached_property
-    def _store(self) -> ObjectStore:
-        return ObjectStore(self.job.url)
+def open_array(job: FinishedJob, name: str) -> NDArray[Any]:
+    """Open an array of a finished job by its name: a local one is mapped, another one read.
+
+    Raises
+    ------
+    BadInput
+        If its file is missing or damaged.
+    """
+    store, key = ObjectStore(job.url), job.results.arrays[name]
+    where = store.locate(key)
+    try:
+        source: Any = Path(where) if store.is_local else io.BytesIO(store.read(key))
+        found: NDArray[Any] = np.load(
+            source, mmap_mode="r" if store.is_local else None, allow_pickle=False
+        )
+    except FileNotFoundError:
+        raise BadInput(f"{where}: the array is missing; run the job again") from None
+    except (ValueError, EOFError):
+        raise BadInput(f"{where}: the array is damaged; run the job again") from None
+    return found
 
 
 def open_rows(job: FinishedJob, role: Role, corpus: Corpus | None = None) -> JobRows:

@@ -166,6 +166,9 @@ def create_marker(
 ) -> Artifact:
     """Try to publish an attempt, whose arrays are stored already, as the part's result.
 
+    The marker of a partition isn't waited for: if it is lost in a power failure, the partition is
+    computed again. Of what follows from all partitions, their data may be gone by then.
+
     Returns
     -------
     Artifact
@@ -178,7 +181,8 @@ def create_marker(
         **asdict(cost),
     }
     marker = json.dumps({**body, "digest": digest(body)}, indent=1, allow_nan=False).encode()
-    if store.create(f"{part}.json", marker):
+    durable = not part.rpartition("/")[2].startswith("part-")
+    if store.create(f"{part}.json", marker, durable=durable):
         return _published(store, part, body)
     winner = need_marker(store, part)
     if winner.attempt != attempt:
@@ -295,7 +299,7 @@ def reuse_stage(
         return False
     # The stage's own marker is created last, because it declares the stage complete.
     for part in sorted(parts, key=lambda part: part.endswith("/result")):
-        target.create(f"{part}.json", markers[part])
+        target.create(f"{part}.json", markers[part], durable=part.endswith("/result"))
     return True
 
 

@@ -48,7 +48,7 @@ class InMemoryStore(ObjectStore):
         """Store an object, replacing one with the same key."""
         self._objects[key] = bytes(data)
 
-    def create(self, key: str, data: bytes) -> bool:
+    def create(self, key: str, data: bytes, *, durable: bool = True) -> bool:
         """Store an object only if its key is free."""
         return self._objects.setdefault(key, data) == data
 

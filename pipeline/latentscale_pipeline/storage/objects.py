@@ -287,8 +287,8 @@ class ObjectStore:
                 whole.update(memoryview(block)[:count])
         return whole.hexdigest()
 
-    def create(self, key: str, data: bytes) -> bool:
-        """Store an object only if its key is free.
+    def create(self, key: str, data: bytes, *, durable: bool = True) -> bool:
+        """Store an object only if its key is free; ``durable`` as in :meth:`write`.
 
         Of several writers of the same key exactly one gets True, if their data differ. If a
         response was lost, the existing object may be the one that this call wrote. That counts as
@@ -301,7 +301,7 @@ class ObjectStore:
         """
         if self.is_local:
             try:
-                self._locally(key, data, _link)
+                self._locally(key, data, _link, durable=durable)
             except FileExistsError:
                 return self.read(key) == data
             return True

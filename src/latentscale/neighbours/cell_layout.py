@@ -28,6 +28,11 @@ GROUP_FILL = 0.8
 DEVIATIONS = 3.0
 """Standard errors of the rows of a group, as a sample tells them, for which there is room."""
 
+FURTHER = 0.5
+"""Searches that a further common group of two rows is worth: what is hard to find in one group is
+often hard to find in another.
+"""
+
 CHEAP = 1.05
 """Factor on the groups in which a row is searched, up to which more neighbours are worth it."""
 
@@ -196,6 +201,55 @@ def shared_cell_recall(
         theirs = neighbour_owners[:, :, None, :overlap]
         shares.append(float((own == theirs).any(axis=(2, 3)).mean()))
     return np.array(shares)
+
+
+def count_common_groups(owners: Int64Array, neighbour_owners: Int64Array) -> Int64Array:
+    """Count the groups in which some rows are searched together with their neighbours.
+
+    Parameters
+    ----------
+    owners : ndarray of int64, shape (q, o)
+        The groups of some rows; one may be there several times.
+    neighbour_owners : ndarray of int64, shape (q, k, o)
+        The groups of their true neighbours.
+
+    Returns
+    -------
+    ndarray of int64, shape (q, k)
+    """
+    ascending = np.sort(owners, axis=1)
+    new = np.ones(ascending.shape, dtype=np.bool_)
+    new[:, 1:] = ascending[:, 1:] != ascending[:, :-1]
+    common = (ascending[:, None, :, None] == neighbour_owners[:, :, None, :]).any(axis=3)
+    return np.asarray((common & new[:, None]).sum(axis=2), dtype=np.int64)
+
+
+def missed_in_group(common: Int64Array, missed: float) -> float:
+    r"""Return what the search of a group may miss, where rows are searched in several.
+
+    Parameters
+    ----------
+    common : ndarray of int64
+        Numbers of common groups of some rows and their true neighbours.
+    missed : float
+        Share of the neighbours with a common group that all searches together may miss, in (0, 1).
+
+    Returns
+    -------
+    float
+        A share :math:`m` of at least ``missed``. If a search misses it, a neighbour with :math:`c`
+        common groups is missed in all of them with probability
+        :math:`m^{1 + (c - 1) / 2}` (:data:`FURTHER`).
+    """
+    searches = 1.0 + FURTHER * (common[common > 0] - 1.0)
+    low, high = missed, 1.0
+    if not len(searches):
+        return missed
+    for _ in range(50):
+        middle = (low + high) / 2.0
+        fits = float(np.power(middle, searches).mean()) <= missed
+        low, high = (middle, high) if fits else (low, middle)
+    return low
 
 
 def choose_groups(

@@ -3,13 +3,17 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latentscale.neighbours.cell_layout import (
+    FURTHER,
     choose_groups,
+    count_common_groups,
     fitting_rows,
     group_cells,
+    missed_in_group,
     order_centres,
     shared_cell_recall,
 )
@@ -131,3 +135,23 @@ def test_recall_of_shared_cells_equals_the_loops():
         for overlap in (1, 2, 4)
     ]
     np.testing.assert_allclose(shared_cell_recall(owners, theirs, (1, 2, 4)), expected)
+
+
+def test_common_groups_are_counted_once_each() -> None:
+    rng = np.random.default_rng(0)
+    owners, theirs = rng.integers(5, size=(30, 4)), rng.integers(5, size=(30, 3, 4))
+    expected = [
+        [len(set(own.tolist()) & set(each.tolist())) for each in near]
+        for own, near in zip(owners, theirs, strict=True)
+    ]
+    np.testing.assert_array_equal(count_common_groups(owners, theirs), expected)
+
+
+def test_a_group_may_miss_more_where_others_find_the_same() -> None:
+    once, often = np.array([[1, 1], [0, 1]]), np.array([[3, 2], [0, 1]])
+    assert missed_in_group(once, 0.01) == pytest.approx(0.01)
+    found = missed_in_group(often, 0.01)
+    assert found > 0.015
+    searches = 1 + FURTHER * np.array([2, 1, 0])
+    assert (found**searches).mean() == pytest.approx(0.01)
+    assert missed_in_group(np.zeros((1, 2), dtype=int), 0.01) == 0.01

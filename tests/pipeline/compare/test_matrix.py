@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,55 @@ def test_similarities_are_near_and_values_below_zero_are_none() -> None:
     said = nearest_and_farthest(Matrix(("x", "y", "z"), {}), matrix_of(values))
     assert said == "MMD²: nearest are x and y (-0.01), farthest x and z (-1e-04)."
     assert below.values[1, 0] == -1e-5
+
+
+def test_two_directions_have_two_values_and_a_mean_distance() -> None:
+    values = np.array([[0, 1.0, 0.1], [0.6, 0, 0.2], [0.1, 0.4, 0]])
+    upper, lower = matrix_of(values, "similarity"), matrix_of(values.T, "similarity")
+    assert not upper.directed
+    turned = {(other, one): score for (one, other), score in lower.scores.items()}
+    found = replace(upper, scores={**upper.scores, **turned})
+    assert found.directed
+    off = ~np.eye(3, dtype=bool)
+    np.testing.assert_array_equal(found.values[off], values[off])
+    np.testing.assert_allclose(found.distances[0], [0.0, 0.2, 0.9])
+    said = nearest_and_farthest(Matrix(("x", "y", "z"), {}), found)
+    assert said == "MMD²: largest is that of x in y (1), smallest x in z (0.1)."
+
+
+def test_the_share_of_a_corpus_in_another_is_that_of_the_exchanged_job(
+    folder: Path, latentscale: Command
+) -> None:
+    rows = np.random.default_rng(5).normal(size=(300, 4)).astype("f4")
+    # The first lies in the second, which has another cluster far away.
+    np.save(folder / "part.npy", rows[:140])
+    np.save(folder / "whole.npy", np.concatenate([rows[140:280], rows[:100] + 50]))
+    given = ("--measures", "geomca,baselines", "--output", folder / "both", "-o",
+             "cluster.kind=serial")  # fmt: skip
+    paths = (folder / "part.npy", folder / "whole.npy")
+    ended = latentscale("matrix", *paths, *given)
+    assert ended.code == 0, ended.err
+    assert "of the corpus at the left in the one above" in ended.out
+    [made] = (folder / "both").glob("corpora-matrix-*")
+    document = json.loads((made / "matrix.json").read_text())
+    matrices = {(m["measure"], m["score"]): m for m in document["matrices"]}
+    for key in (("geomca", "precision_rows"), ("baselines", "precision")):
+        assert matrices[key]["directed"]
+        assert matrices[key]["values"][0][1] > 0.9
+        assert matrices[key]["values"][1][0] < 0.7
+    assert not matrices["baselines", "FID"]["directed"]
+    first = document["jobs"][0]["job"]
+    latentscale(
+        "run", paths[1], "--reference", paths[0], "--measures", "geomca,baselines", "--output",
+        folder / "turned", "-o", f"scales_from={first}", "-o", "sampling.method=none",
+    )  # fmt: skip
+    turned = {(row["measure"], row["score"]): row for row in results_of(folder / "turned")["scores"]
+              if row["of"] == "pair"}  # fmt: skip
+    for key, found in matrices.items():
+        if found["directed"]:
+            assert found["values"][1][0] == pytest.approx(turned[key]["value"], abs=0.02)
+    improved = matrices["baselines", "precision"]["values"][1][0]
+    assert improved == turned["baselines", "precision"]["value"]
 
 
 def test_a_missing_value_leaves_no_tree() -> None:

@@ -164,7 +164,7 @@ def test_a_lock_whose_attempt_leads_elsewhere_is_nobodys(
 
 def test_a_store_that_overwrites_is_refused(tmp_path: Path) -> None:
     class Overwriting(ObjectStore):
-        def create(self, key: str, data: bytes) -> bool:
+        def create(self, key: str, data: bytes, *, durable: bool = True) -> bool:
             self.write(key, data)
             return True
 

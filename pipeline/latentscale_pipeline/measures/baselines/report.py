@@ -51,6 +51,8 @@ class BaselinesReport(MeasureReport):
             "Improved precision",
             "Share of the corpus within the balls that the reference's neighbours span.",
             headline=True,
+            relation="similarity",
+            exchanged="recall",
             least=0.0,
             most=1.0,
         ),

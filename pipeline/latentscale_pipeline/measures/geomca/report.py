@@ -71,6 +71,8 @@ class GeomcaReport(MeasureReport):
             "Precision counted in rows of the corpus, each row with the point that stands "
             "for it after thinning.",
             headline=True,
+            relation="similarity",
+            exchanged="recall_rows",
             least=0.0,
             most=1.0,
         ),

@@ -15,6 +15,7 @@ class HeatMeasure(Measure):
     section = Heat
     results = HeatResults
     report = HeatReport()
+    finds_neighbours = True
 
     def plan(self, section: Heat, facts: JobFacts) -> list[Stage]:
         """Plan the stages of neighbours, graphs, heat traces and IMD."""

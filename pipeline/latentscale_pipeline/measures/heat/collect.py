@@ -134,13 +134,17 @@ def _lists(section: Heat, facts: JobFacts, role: Role, results: Results) -> Arti
 
 def _neighbour_arrays(neighbours: Artifact, role: Role) -> dict[str, str]:
     """Return the paths of every row's neighbours; the largest corpora's are in cell order."""
-    if "indices" in neighbours.objects:
-        return {f"heat/{role}/neighbours": neighbours.path("indices")}
+    for indices, distances in (("indices", "distances"), ("row_indices", "row_distances")):
+        if indices in neighbours.objects:
+            return {
+                f"heat/{role}/neighbours": neighbours.path(indices),
+                f"heat/{role}/distances": neighbours.path(distances),
+            }
     parts = [neighbours.partition(block) for block in range(neighbours.values["blocks"])]
     return {
         f"heat/{role}/{kind}/{block:05d}": part.path(name)
         for block, part in enumerate(parts)
-        for kind, name in (("neighbours", "indices"), ("rows", "rows"))
+        for kind, name in (("neighbours", "indices"), ("distances", "distances"), ("rows", "rows"))
     }
 
 

@@ -7,11 +7,8 @@ from collections import Counter
 from latentscale_pipeline.corpus.labelled_rows import MAX_LABELS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
-from latentscale_pipeline.measures.base import RESULT_BYTES, JobFacts, Role
+from latentscale_pipeline.measures.base import RESULT_BYTES, TEXT_BYTES, JobFacts, Role
 from latentscale_pipeline.storage.artifacts import Output
-
-TEXT_BYTES = 200
-"""Memory of a label while it is counted, and on disk."""
 
 
 def stage_name(role: Role) -> str:

@@ -96,7 +96,7 @@ def build_block(inputs: Inputs) -> Output:
     leading = neighbours.array("leading")
     others = leading[leading[:, 1] == inputs.index, 0].tolist()
     edges = [neighbours.partition(other).section(TURNED, str(inputs.index)) for other in others]
-    lists = neighbours.partition(inputs.index).array("indices")
+    lists = neighbours.partition(inputs.index).array("indices").astype(np.int64)
     block = join_block(lists, start, edges, layout.n)
     count, labels = block_components(block, start)
     leaving = leaving_edges(block, start, labels)

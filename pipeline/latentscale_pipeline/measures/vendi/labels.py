@@ -14,19 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.tiles.distances import row_blocks
 from latentscale.vendi.label_moments import LabelledMoments, label_bytes
 from latentscale.vendi.scores import vendi_score
-from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.corpus import number_labels
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import Role, Score
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 LABEL_BYTES = 576 * 2**20
 """Memory for the sums of the labels of one task."""
-
-TEXT_ROWS = 65_536
-"""Labels converted to text at a time."""
 
 
 ENDS: Mapping[str, str] = {"scores": "value", "lower": "lower", "upper": "upper"}
@@ -42,7 +38,7 @@ def score_labels(inputs: Inputs) -> Output:
     """Score the task's share of the labels."""
     p = inputs.parameters
     corpus = inputs.corpora[p["role"]]
-    names, codes = _number_labels(corpus)
+    names, codes = number_labels(corpus)
     counts = np.bincount(codes, minlength=len(names))
     sizes = [label_bytes(int(count), corpus.d, corpus.dtype.itemsize) for count in counts]
     mine = _deal(sizes) == inputs.index
@@ -68,22 +64,6 @@ def score_labels(inputs: Inputs) -> Output:
         values={"labels": [name for name, own in zip(names, mine, strict=True) if own]},
         arrays={**found, "counts": counts[mine]},
     )
-
-
-def _number_labels(corpus: Corpus) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the sorted labels, and for every row the index of its label."""
-    numbers: dict[str, int] = {}
-    codes = np.empty(corpus.n, dtype=np.int64)
-    first = 0
-    for block in corpus.companion_blocks("labels"):
-        for rows in row_blocks(len(block), TEXT_ROWS):
-            texts = block[rows].tolist()
-            codes[first : first + len(texts)] = [numbers.setdefault(x, len(numbers)) for x in texts]
-            first += len(texts)
-    names = sorted(numbers)
-    rank = np.empty(len(names), dtype=np.int64)
-    rank[[numbers[name] for name in names]] = np.arange(len(names))
-    return names, rank[codes]
 
 
 def _deal(sizes: list[int]) -> NDArray[np.int64]:

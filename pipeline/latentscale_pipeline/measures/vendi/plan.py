@@ -80,9 +80,6 @@ Lanczos takes less time, a tenth of it at 10 000 rows.
 
 Method = Literal["exact", "lanczos", "nystrom", "fourier", "subsample"]
 
-TEXT_BYTES = 200
-"""Memory of one row's label while label indices are assigned."""
-
 LEAST_LANCZOS = 200
 """Fewest rows for ``method: lanczos``."""
 
@@ -562,7 +559,8 @@ def _labels_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
         memory_bytes=min(LABEL_BYTES, corpus.stored_bytes)
         + packed
         + 2 * corpus.shard_stored_bytes
-        + (TEXT_BYTES + (8 if weights else 0)) * corpus.n
+        + corpus.numbering_bytes
+        + (8 if weights else 0) * corpus.n
         + 16 * BLOCK_ROWS * corpus.d,
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes,

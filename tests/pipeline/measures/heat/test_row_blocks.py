@@ -213,7 +213,7 @@ def test_lists_of_large_corpora_stay_in_the_order_of_cells(
 ) -> None:
     rows = clustered()
     together = lists_of(run(rows, name="together"))
-    monkeypatch.setattr("latentscale_pipeline.measures.shared.neighbours.merge.JOINED_ENTRIES", 0)
+    monkeypatch.setattr("latentscale_pipeline.measures.shared.neighbours.plan.JOINED_ENTRIES", 0)
     apart = run(rows, name="apart")
     arrays = {
         name: np.load(Path(apart.store.url, path))

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.cell_layout import choose_groups, fitting_rows, shared_cell_recall
+from latentscale.neighbours.cell_layout import (
+    choose_groups,
+    count_common_groups,
+    fitting_rows,
+    missed_in_group,
+    shared_cell_recall,
+)
 from latentscale.neighbours.exact import Neighbours, merge, nearest
 from latentscale.neighbours.two_level_cells import (
     TwoLevelCells,
@@ -174,6 +180,8 @@ def choose_overlap(inputs: Inputs) -> Output:
         limit=fitting_rows(Layout(corpus.n, corpus.d).group_rows, len(owners), corpus.n),
         recall=1.0 - MISSED_BY_GROUPS * missed,
     )
+    group_of, joined = groups.group_of, groups.overlap
+    common = count_common_groups(group_of[own[:, :joined]], group_of[theirs[:, :, :joined]])
     # Leaves are as large as cells. Where many cells are needed, so are many leaves.
     recalls = shared_cell_recall(own, theirs, overlaps)
     enough = np.flatnonzero(1.0 - recalls <= MISSED_BY_LEAVES * missed)
@@ -181,6 +189,7 @@ def choose_overlap(inputs: Inputs) -> Output:
         values={
             "overlap": groups.overlap,
             "leaves": overlaps[int(enough[0]) if len(enough) else -1],
+            "missed": missed_in_group(common, MISSED_BY_LEAVES * missed),
             "shared_cell_recall": dict(zip(map(str, overlaps), recalls.tolist(), strict=True)),
             "shared_group_recall": groups.recall,
             "tied": float(wider.tied(k).mean()),

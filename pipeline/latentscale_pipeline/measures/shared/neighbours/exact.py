@@ -38,7 +38,6 @@ def exact_neighbours_stage(
     searching = keys + corpus.shard_bytes + min(QUERY_ROWS, n) * ((d + 1) * 8 + 3 * (k + 1) * 32)
     return Stage(
         name=f"neighbours-{role}",
-        passing=("distances",),
         work=find_exact_neighbours,
         finalise=join_neighbours,
         partitions=tasks,
@@ -51,7 +50,7 @@ def exact_neighbours_stage(
             bytes_written=2 * lists + (tasks + 1) * RESULT_BYTES,
             exchanged_bytes=lists,
             result_bytes=lists + RESULT_BYTES,
-            kept_bytes=lists // 2 + RESULT_BYTES,
+            kept_bytes=lists + RESULT_BYTES,
             float32_multiply_adds=float(n) * float(n) * d,
             elementwise_operations=float(n) * float(n)
             + 3 * CONVERSION_OPERATIONS * (tasks + 1) * float(n) * d,

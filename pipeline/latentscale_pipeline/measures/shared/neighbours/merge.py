@@ -26,11 +26,10 @@ from latentscale_pipeline.measures.shared.neighbours.assign import (
 from latentscale_pipeline.measures.shared.neighbours.search import LISTS, lists_name
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
-    JOINED_ENTRIES,
+    MISSED_BY_LEAVES,
     PILOT_ROWS,
     Layout,
 )
-from latentscale_pipeline.measures.shared.records import load_record, record_arrays
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Int64Array = NDArray[np.int64]
@@ -55,7 +54,7 @@ def merge_lists(inputs: Inputs) -> Output:
     best = Neighbours.none(count, k)
     if p["before"]:
         first = inputs.results[p["before"]].partition(inputs.index)
-        best.put(slice(None), load_record(Neighbours, first))
+        best.put(slice(None), _read_lists(first))
     for lists in _lists_of_block(inputs, inputs.index):
         place = lists["position"] - start
         rows[place] = lists["row"]
@@ -65,9 +64,29 @@ def merge_lists(inputs: Inputs) -> Output:
     return Output(
         # Rows whose groups have fewer than k other rows.
         values={"turned": list(turned), "short": int((best.indices[:, -1] < 0).sum())},
-        arrays={"rows": rows, **record_arrays(best)},
+        arrays={"rows": rows, **_stored_arrays(best, p["n"])},
         sections={TURNED: [(str(block), edges) for block, edges in turned.items()]},
     )
+
+
+def _stored_arrays(lists: Neighbours, n: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of lists as they are stored: distances in single precision, if they fit."""
+    positions = np.int32 if n <= np.iinfo(np.int32).max else np.int64
+    with np.errstate(over="ignore"):
+        rounded = lists.distances.astype(np.float32)
+    fits = np.array_equal(np.isfinite(rounded), np.isfinite(lists.distances))
+    fits &= np.array_equal(rounded == 0, lists.distances == 0)
+    return {
+        "indices": lists.indices.astype(positions),
+        "distances": rounded if fits else lists.distances,
+        "ties": lists.ties,
+    }
+
+
+def _read_lists(part: Artifact) -> Neighbours:
+    indices = part.array("indices").astype(np.int64)
+    distances = part.array("distances").astype(np.float64)
+    return Neighbours(indices, distances, part.array("ties"))
 
 
 def _lists_of_block(inputs: Inputs, block: int) -> Iterator[NDArray[Any]]:
@@ -130,7 +149,11 @@ def certify_lists(inputs: Inputs) -> Output:
         owners = grouping_rows(cells)[:, :more]
         limit = fitting_rows(Layout(p["n"], p["d"]).group_rows, len(owners), p["n"])
         group_of = group_cells(owners, count, p["n"], limit)
-        again = {"overlap": more, "leaves": AGAIN * chosen.values["leaves"]}
+        again = {
+            "overlap": more,
+            "leaves": AGAIN * chosen.values["leaves"],
+            "missed": MISSED_BY_LEAVES * (1.0 - p["recall"]) / AGAIN,
+        }
         return Output({**values, **again}, {"group_of": group_of})
     # Lists which blocks have edges for which, so readers needn't open all of them.
     leading = [(i, to) for i, part in enumerate(inputs.parts) for to in part.values["turned"]]
@@ -155,15 +178,15 @@ def _how_it_missed(attempts: list[dict[str, Any]], short: int, k: int, target: f
 def _joined_lists(inputs: Inputs) -> dict[str, NDArray[Any]]:
     """Store the lists in the order of the corpus, unless there are many."""
     p = inputs.parameters
-    if p["n"] * p["k"] > JOINED_ENTRIES:
+    if not p["joined"]:
         return {}
     order = np.concatenate([part.array("rows") for part in inputs.parts])
     indices = np.empty((p["n"], p["k"]), dtype=np.int64)
-    distances = np.empty((p["n"], p["k"]))
+    distances = np.empty((p["n"], p["k"]), dtype=np.float32)
     for part in inputs.parts:
         rows = part.array("rows")
         indices[rows], distances[rows] = order[part.array("indices")], part.array("distances")
-    return {"indices": indices, "distances": distances}
+    return {"row_indices": indices, "row_distances": distances}
 
 
 def _certify(inputs: Inputs) -> Recall:
@@ -175,11 +198,15 @@ def _certify(inputs: Inputs) -> Recall:
     ascending = judging[np.argsort(checked[judging])]
     wanted = checked[ascending]
     found = np.full((len(ascending), p["k"]), np.inf)
+    single = True
     for part in inputs.parts:
-        rows = part.array("rows")
+        rows, distances = part.array("rows"), part.array("distances")
+        single &= distances.dtype == np.float32
         place = np.minimum(np.searchsorted(wanted, rows), len(wanted) - 1)
         hit = wanted[place] == rows
-        found[place[hit]] = part.array("distances")[hit]
+        found[place[hit]] = distances[hit]
+    if single:
+        true = true.astype(np.float32).astype(np.float64)
     recall = recall_certificate(found, true[ascending])
     if len(judging) == p["n"]:
         return Recall(value=recall.value, lower=recall.value, upper=recall.value, sampled=p["n"])

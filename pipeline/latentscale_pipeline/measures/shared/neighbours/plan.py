@@ -61,7 +61,6 @@ from latentscale_pipeline.measures.shared.neighbours.sizes import (
     JOINED_ENTRIES,
     LEAST_LEAVES,
     MERGED_OPERATIONS,
-    MISSED_BY_LEAVES,
     OVERLAPS,
     PAIR_OPERATIONS,
     PIECE_BYTES,
@@ -217,7 +216,6 @@ def _search_stages(
             "regrouped": f"regroup{suffix}",
             "method": settings.method,
             "refinements": AGAIN * REFINEMENTS if before else REFINEMENTS,
-            "missed": MISSED_BY_LEAVES * (1.0 - settings.recall) / (AGAIN if before else 1),
         },
         seed=facts.seed,
         memory_bytes=_search_memory(shape),
@@ -231,7 +229,7 @@ def _search_stages(
     joining = listed * 16 * 2 + 8 * corpus.n + entries * 32 if joined else 0
     merge = Stage(
         name=f"neighbours{suffix}",
-        passing=("distances", "ties"),
+        passing=("distances", "ties") if joined else ("ties",),
         reads_passing=(before,) if before else (),
         lasting_parts=True,
         work=merge_lists,
@@ -246,6 +244,7 @@ def _search_stages(
             "searched": search.name,
             "searches": search.partitions,
             "before": before,
+            "joined": joined,
             "recall": settings.recall,
             "method": settings.method,
         },
@@ -254,7 +253,7 @@ def _search_stages(
         cost_estimate=CostEstimate(
             bytes_read=2 * 24 * listed,
             # Neighbours, their distances, and edges as their other ends list them.
-            bytes_written=(42 if joined else 34) * listed + layout.blocks * RESULT_BYTES,
+            bytes_written=(38 if joined else 26) * listed + layout.blocks * RESULT_BYTES,
             kept_bytes=(16 if joined else 8) * listed + 8 * corpus.n + layout.blocks * RESULT_BYTES,
             elementwise_operations=MERGED_OPERATIONS * listed,
             method=search.cost_estimate.method,

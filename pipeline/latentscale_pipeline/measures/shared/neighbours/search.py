@@ -55,14 +55,15 @@ def _search_piece(
     # All copies of a row have the same cells, so they are numbered alike in every group.
     points = as_points(vectors, p["metric"]).keyed()
     del vectors
-    leaves = max(inputs.results[p["chosen"]].values["leaves"], LEAST_LEAVES)
+    chosen = inputs.results[p["chosen"]].values
+    leaves = max(chosen["leaves"], LEAST_LEAVES)
     found = search_rows(
         points,
         p["k"],
         overlap=leaves,
         generator=generator,
         rounds=p["refinements"] + (leaves > LEAST_LEAVES),
-        recall=1.0 - p["missed"],
+        recall=1.0 - chosen["missed"],
         method=p["method"],
     )
     lists = np.empty(len(points), _list_record(p["k"]))
