@@ -115,15 +115,24 @@ def block_moments(
         The share; the shares of all blocks add up to the moments.
     """
     moments = first_moments(block, start)
-    local = scipy.sparse.csr_array(
-        (block.data, np.searchsorted(named, block.indices), block.indptr),
-        shape=(block.shape[0], len(named)),
-    )
+    local = _with_columns(block, named)
+    # A product of SciPy's takes memory, and time to clear it, for every column that there could be.
+    met = np.union1d(named, rows.indices)
+    rows = _with_columns(rows, met)
+    block = _with_columns(block, met)
     for piece in _pieces(local, np.diff(rows.indptr)):
         product = local[piece] @ rows
         moments[3] += block[piece].multiply(product).sum()
         moments[4] += np.square(product.data).sum()
     return moments
+
+
+def _with_columns(matrix: csr_array[Any, Any], columns: Int64Array) -> csr_array[Any, Any]:
+    """Return a matrix with some of its columns, ascending, which have all of its entries."""
+    indices = np.searchsorted(columns, matrix.indices)
+    return scipy.sparse.csr_array(
+        (matrix.data, indices, matrix.indptr), shape=(matrix.shape[0], len(columns))
+    )
 
 
 def _pieces(block: csr_array[Any, Any], lengths: NDArray[np.integer[Any]]) -> Iterator[slice]:

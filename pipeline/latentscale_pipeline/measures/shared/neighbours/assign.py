@@ -27,8 +27,8 @@ from latentscale_pipeline.engine.stage import Inputs, Work
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
     GROUPED_ROWS,
+    MISSED,
     MISSED_BY_GROUPS,
-    MISSED_BY_LEAVES,
     PILOT_ROWS,
     Layout,
     checked_rows,
@@ -182,14 +182,15 @@ def choose_overlap(inputs: Inputs) -> Output:
     )
     group_of, joined = groups.group_of, groups.overlap
     common = count_common_groups(group_of[own[:, :joined]], group_of[theirs[:, :, :joined]])
+    inside = max(MISSED * missed - (1.0 - groups.recall), (MISSED - MISSED_BY_GROUPS) * missed)
     # Leaves are as large as cells. Where many cells are needed, so are many leaves.
     recalls = shared_cell_recall(own, theirs, overlaps)
-    enough = np.flatnonzero(1.0 - recalls <= MISSED_BY_LEAVES * missed)
+    enough = np.flatnonzero(1.0 - recalls <= MISSED_BY_GROUPS * missed)
     return Output(
         values={
             "overlap": groups.overlap,
             "leaves": overlaps[int(enough[0]) if len(enough) else -1],
-            "missed": missed_in_group(common, MISSED_BY_LEAVES * missed),
+            "missed": missed_in_group(common, inside),
             "shared_cell_recall": dict(zip(map(str, overlaps), recalls.tolist(), strict=True)),
             "shared_group_recall": groups.recall,
             "tied": float(wider.tied(k).mean()),

@@ -26,7 +26,7 @@ from latentscale_pipeline.measures.shared.neighbours.assign import (
 from latentscale_pipeline.measures.shared.neighbours.search import LISTS, lists_name
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
-    MISSED_BY_LEAVES,
+    MISSED,
     PILOT_ROWS,
     Layout,
 )
@@ -152,7 +152,7 @@ def certify_lists(inputs: Inputs) -> Output:
         again = {
             "overlap": more,
             "leaves": AGAIN * chosen.values["leaves"],
-            "missed": MISSED_BY_LEAVES * (1.0 - p["recall"]) / AGAIN,
+            "missed": MISSED * (1.0 - p["recall"]) / AGAIN,
         }
         return Output({**values, **again}, {"group_of": group_of})
     # Lists which blocks have edges for which, so readers needn't open all of them.

@@ -19,9 +19,10 @@ from latentscale.neighbours.two_level_cells import (
 OVERLAPS = (2, 3, 4, 6)
 """Cells that a row may join, from which ``overlap: auto`` chooses."""
 
-MISSED_BY_GROUPS, MISSED_BY_LEAVES = 0.3, 0.3
-"""Shares of the misses that ``recall`` allows that may come from rows without a common group, and
-from searches inside groups. The rest is for the width of the certificate's interval.
+MISSED, MISSED_BY_GROUPS = 0.4, 0.3
+"""Shares of the misses that ``recall`` allows that are planned, and of those between rows without a
+common group; searches inside groups may miss the others. The rest is for the width of the
+certificate's interval, which counts every row as one draw.
 """
 
 LEAST_LEAVES = 3
