@@ -11,11 +11,11 @@ under evaluation the first t + 1.
 from __future__ import annotations
 
 import numpy as np
-from latentscale.graphs.epsilon import epsilon_components
 
 import latentscale
 from jobs import results_of
 from latentscale.baselines.manifold_overlap import exact_overlap
+from latentscale.geomca.epsilon_graph import epsilon_components
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, publish

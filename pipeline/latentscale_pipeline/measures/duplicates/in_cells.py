@@ -175,7 +175,7 @@ def _search_stage(
     lists = {role: len(lists_of(role, list(sources), set(larger))) for role in sources}
     listed = sum(facts.corpora[role].n * (8 + FOUND_BYTES * lists[role]) for role in sources)
     stored = sum(facts.corpora[role].stored_bytes for role in sources)
-    copies = COPIES if groups > 1 else 1.0
+    copies = layout.copies if groups > 1 else 1.0
     pairs = copies * _compared_pairs(facts, sources, larger, min(rows, n // groups + 1))
     return Stage(
         name=f"search-near{suffix}",

@@ -52,7 +52,6 @@ from latentscale_pipeline.measures.shared.neighbours.shuffle import (
 )
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
-    COPIES,
     DESCENT_BYTES,
     DESCENT_COORDINATE_OPERATIONS,
     DESCENT_ROW_OPERATIONS,
@@ -351,7 +350,7 @@ def shuffle_stages(
 
 def _copies(shape: Shape) -> float:
     """Return how many groups a row joins."""
-    return COPIES if shape.layout.searches(shape.overlaps[0]) > 1 else 1.0
+    return shape.layout.copies
 
 
 def _centre_bytes(shape: Shape) -> int:
@@ -381,7 +380,7 @@ def _search_memory(shape: Shape) -> int:
 def _search_cost(shape: Shape) -> CostEstimate:
     settings, corpus, layout, overlaps = shape
     n, d, k, overlap = float(corpus.n), corpus.d, settings.k, overlaps[0]
-    searched = n if corpus.n <= layout.group_rows else COPIES * n
+    searched = layout.copies * n
     divided = DIVISIONS if corpus.n > layout.cap else 1.0
     products = divided * searched * layout.compared_rows(max(overlap, LEAST_LEAVES))
     refined = divided * searched * REFINEMENTS * (REFINED_OPERATIONS + 20 * d)
