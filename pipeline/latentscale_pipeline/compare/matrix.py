@@ -86,9 +86,7 @@ class ScoreMatrix:
         for (one, other), score in self.scores.items():
             if score.value is not None:
                 values[one, other] = score.value
-                if not self.directed:
-                    values[other, one] = score.value
-        return values
+        return values if self.directed else np.where(np.isnan(values), values.T, values)
 
     @property
     def distances(self) -> Float64Array:

@@ -256,10 +256,14 @@ class _MappedArrays:
         self.made += 1
         path = self.folder / f"{self.made}.npy"
         array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
-        # Writing to a mapped file for which the disk has no room would end the process.
         if hasattr(os, "posix_fallocate"):
+            # Writing to a mapped file for which the disk has no room would end the process.
             with path.open("r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+                try:
+                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+                except OSError as error:
+                    if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL}:
+                        raise
         return array
 
 

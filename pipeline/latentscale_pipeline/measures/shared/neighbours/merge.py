@@ -206,6 +206,7 @@ def _certify(inputs: Inputs) -> Recall:
         hit = wanted[place] == rows
         found[place[hit]] = distances[hit]
     if single:
+        # A neighbour that was found is no miss because its distance has been rounded up.
         true = true.astype(np.float32).astype(np.float64)
     recall = recall_certificate(found, true[ascending])
     if len(judging) == p["n"]:
