@@ -25,7 +25,7 @@ class SerialExecutor(AbstractContextManager["SerialExecutor"]):
     def __init__(self) -> None:
         self._waiting: deque[Task] = deque()
         self._ended: queue.SimpleQueue[tuple[Task, Ending]] = queue.SimpleQueue()
-        self._computing = False
+        self._computing: threading.Thread | None = None
 
     def __exit__(self, *ended: object) -> None:
         self._waiting.clear()
@@ -36,17 +36,19 @@ class SerialExecutor(AbstractContextManager["SerialExecutor"]):
 
     def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
         """Start the oldest task, unless one is running, and wait for it to end."""
-        if not self._computing:
+        if self._computing is None:
             task = self._waiting.popleft()
-            self._computing = True
-            threading.Thread(
+            self._computing = threading.Thread(
                 target=self._compute, args=(task,), name=TASK_THREAD, daemon=True
-            ).start()
+            )
+            self._computing.start()
         try:
             ended = self._ended.get(timeout=seconds)
         except queue.Empty:
             return None
-        self._computing = False
+        # A thread that still ends looks like one that computes.
+        self._computing.join()
+        self._computing = None
         return ended
 
     def _compute(self, task: Task) -> None:

@@ -27,11 +27,11 @@ from latentscale_pipeline.engine.stage import Inputs, Work
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
     GROUPED_ROWS,
-    MISSED,
     MISSED_BY_GROUPS,
     PILOT_ROWS,
     Layout,
     checked_rows,
+    missed_inside,
 )
 from latentscale_pipeline.measures.shared.records import load_record, record_arrays
 from latentscale_pipeline.measures.shared.shard_blocks import (
@@ -182,7 +182,7 @@ def choose_overlap(inputs: Inputs) -> Output:
     )
     group_of, joined = groups.group_of, groups.overlap
     common = count_common_groups(group_of[own[:, :joined]], group_of[theirs[:, :, :joined]])
-    inside = max(MISSED * missed - (1.0 - groups.recall), (MISSED - MISSED_BY_GROUPS) * missed)
+    inside = missed_inside(missed, 1.0 - groups.recall)
     # Leaves are as large as cells. Where many cells are needed, so are many leaves.
     recalls = shared_cell_recall(own, theirs, overlaps)
     enough = np.flatnonzero(1.0 - recalls <= MISSED_BY_GROUPS * missed)

@@ -25,6 +25,11 @@ common group; searches inside groups may miss the others. The rest is for the wi
 certificate's interval, which counts every row as one draw.
 """
 
+BESIDE_GROUPS = 0.25
+"""Misses that searches inside groups may add, where groups miss more than planned, as a share of
+those: further searches would cost a lot and change little.
+"""
+
 LEAST_LEAVES = 3
 """Fewest leaves that a row joins inside a group, where it joins fewer cells."""
 
@@ -242,6 +247,20 @@ class Layout:
             return rows / 2
         # Leaves differ in size, so a row's leaf is larger than the average; pairs serve two rows.
         return overlap * (0.65 * LEAF_ROWS + rows / LEAF_ROWS)
+
+
+def missed_inside(allowed: float, apart: float) -> float:
+    """Return what searches inside groups may miss.
+
+    Parameters
+    ----------
+    allowed : float
+        Share of the neighbours that all searches together may miss.
+    apart : float
+        Share of the neighbours that have no group in common with their row.
+    """
+    rest = max(MISSED * allowed - apart, (MISSED - MISSED_BY_GROUPS) * allowed)
+    return max(rest, BESIDE_GROUPS * apart)
 
 
 def checked_rows(target: float) -> int:
