@@ -60,16 +60,16 @@ WORKER_BANDWIDTH, STORE_BANDWIDTH = 200e6, 20e9
 """Largest bandwidth of one worker and of all workers together, in bytes a second; assumed."""
 
 ROUTES = {
-    "latentscale_pipeline.measures.shared.neighbours.sizes.MOST_SECTIONS": 0,
+    "latentscale_pipeline.measures.shared.neighbours.sizes.MAX_SECTIONS": 0,
     "latentscale_pipeline.measures.heat.plan.GRAPH_BYTES": 0,
-    "latentscale.neighbours.two_level_cells.MOST_UNDIVIDED": 4,
+    "latentscale.neighbours.two_level_cells.MAX_UNDIVIDED": 4,
 }
 """Settings by which a plan uses the stages of large corpora: coarse groups, row blocks."""
 
 TIMES_LARGER = 3
 """Ratio of the numbers of rows of the two jobs."""
 
-LEAST_ROWS = 100_000
+MIN_ROWS = 100_000
 """A third of them is more than a cell may hold."""
 
 
@@ -134,7 +134,7 @@ def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:
         finished = run_job(plan, notify, keep=True)
     [coarse] = Path(finished.store.url).glob("stages/cells-corpus/**/coarse.npy")
     if len(np.load(coarse)) == 1:
-        raise SystemExit(f"{rows} rows fit one cell; --rows must be at least {LEAST_ROWS}")
+        raise SystemExit(f"{rows} rows fit one cell; --rows must be at least {MIN_ROWS}")
     return {
         stage.work.__name__: Measured(*seconds[stage.name], stage)
         for stage in plan.stages

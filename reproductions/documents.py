@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 WORD = re.compile(r"[a-z]{2,}")
-LEAST_WORDS = 5
+MIN_WORDS = 5
 
 
 def docstrings(packages: tuple[str, ...] = ()) -> list[str]:
@@ -39,5 +39,5 @@ def _docstrings_of(path: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
-            if text and len(words(text)) >= LEAST_WORDS:
+            if text and len(words(text)) >= MIN_WORDS:
                 yield text

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 Progress = Callable[[int, int], None]
 """A callback ``progress(done, total)``."""
 
+Echo = Callable[[str], None]
+"""A function that shows a line of text to the user."""
+
 SECONDS_BETWEEN_LINES = 5.0
 """Minimum time between two lines; shorter work has none."""
 

@@ -365,7 +365,7 @@ def a_million_rows_by_row_blocks(bench: Bench) -> list[dict[str, Any]]:
             )
             sections = 0 if blocks == 8 else 1 << 20
             patch.setattr(
-                "latentscale_pipeline.measures.shared.neighbours.sizes.MOST_SECTIONS", sections
+                "latentscale_pipeline.measures.shared.neighbours.sizes.MAX_SECTIONS", sections
             )
             measures = {"heat": {"probes": 8}}
             config = bench.job(f"blocks-{blocks}", rows, measures=measures, cluster=SERIAL)

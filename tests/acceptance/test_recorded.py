@@ -112,5 +112,5 @@ def test_arrays_are_told_apart_by_type_shape_and_values(tmp_path: Path) -> None:
 
 
 def test_a_limit_that_no_module_has_is_named(tmp_path: Path) -> None:
-    with pytest.raises(recorded.CommandFailed, match="no module has MOST_UNICORNS"):
-        recorded.run_command(tmp_path, "list", limits={"MOST_UNICORNS": 1})
+    with pytest.raises(recorded.CommandFailed, match="no module has MAX_UNICORNS"):
+        recorded.run_command(tmp_path, "list", limits={"MAX_UNICORNS": 1})

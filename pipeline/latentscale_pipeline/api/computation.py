@@ -21,7 +21,7 @@ from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.engine.calibration import Rates, calibrate
 from latentscale_pipeline.engine.in_memory import run_in_memory
-from latentscale_pipeline.engine.memory import write_gibibytes
+from latentscale_pipeline.engine.memory import format_gibibytes
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.machine import memory_bytes
@@ -29,7 +29,7 @@ from latentscale_pipeline.jobs.plan import job_facts, measure_sections
 from latentscale_pipeline.measures.base import Findings, Role, Score, plan_measure
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.in_memory import InMemoryStore
-from latentscale_pipeline.views.formatting import write_duration
+from latentscale_pipeline.views.formatting import format_duration
 
 LONG_SECONDS = 15.0
 """Expected time above which a computation is announced."""
@@ -171,7 +171,7 @@ def _check_memory(stages: Mapping[str, Stage]) -> None:
     largest = max(stages.values(), key=lambda stage: stage.memory_bytes)
     if largest.memory_bytes > memory_bytes():
         raise BadInput(
-            f"{largest.name} needs {write_gibibytes(largest.memory_bytes)} of memory, but this "
+            f"{largest.name} needs {format_gibibytes(largest.memory_bytes)} of memory, but this "
             f"machine has {memory_bytes() / 2**30:.1f}GiB; use fewer rows"
         )
 
@@ -183,7 +183,7 @@ def _announce(measure: str, stages: Iterable[Stage]) -> None:
         return
     seconds = sum(map(calibrate(iter(())).seconds, costs))
     if seconds >= LONG_SECONDS:
-        sys.stderr.write(f"{measure}: about {write_duration(seconds)}\n")
+        sys.stderr.write(f"{measure}: about {format_duration(seconds)}\n")
         sys.stderr.flush()
 
 

@@ -9,15 +9,13 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import Estimate
 from latentscale_pipeline.views.figure import Curve, Panel
-from latentscale_pipeline.views.formatting import write_number
-from latentscale_pipeline.views.scores import write_p
+from latentscale_pipeline.views.formatting import format_number
+from latentscale_pipeline.views.scores import format_p
 from latentscale_pipeline.views.svg import draw_panels
-
-Float64Array = NDArray[np.float64]
 
 
 class Findings(ABC):
@@ -160,12 +158,12 @@ class MmdFindings(Findings):
         """Return the discrepancy and its p-value."""
         error, (lower, upper) = self.sampling_error, self.expected
         return [
-            ("MMD²", f"{write_number(self.discrepancy.value, 3)} ± {write_number(error, 2)}"),
+            ("MMD²", f"{format_number(self.discrepancy.value, 3)} ± {format_number(error, 2)}"),
             (
                 "expected",
-                f"{write_number(lower, 3)} to {write_number(upper, 3)} if alike",
+                f"{format_number(lower, 3)} to {format_number(upper, 3)} if alike",
             ),
-            ("p", write_p(self.p)),
+            ("p", format_p(self.p)),
         ]
 
     def records(self) -> list[dict[str, Any]]:
@@ -283,7 +281,7 @@ class HeatTraceFindings(Findings):
         found = [
             (
                 f"t = {self.times[i]:.3g}",
-                write_bracket(self.trace[i], self.lower[i], self.upper[i], self.bounds),
+                format_bracket(self.trace[i], self.lower[i], self.upper[i], self.bounds),
             )
             for i in chosen
         ]
@@ -376,8 +374,8 @@ class GeomcaFindings(Findings):
     sizes: Mapping[str, int]
     components: tuple[Mapping[str, Any], ...]
     component_count: int
-    reference_membership: NDArray[np.int64]
-    membership: NDArray[np.int64]
+    reference_membership: Int64Array
+    membership: Int64Array
 
     @property
     def title(self) -> str:
@@ -400,10 +398,10 @@ class GeomcaFindings(Findings):
 
 def written(found: Estimate) -> str:
     """Format an estimate."""
-    return write_bracket(found.value, found.lower, found.upper, found.bounds)
+    return format_bracket(found.value, found.lower, found.upper, found.bounds)
 
 
-def write_bracket(value: float, lower: float, upper: float, bounds: str) -> str:
+def format_bracket(value: float, lower: float, upper: float, bounds: str) -> str:
     """Format a number with its bracket, unless the digits shown are the same."""
     shown, low, high = (f"{end:.6g}" for end in (value, lower, upper))
     bracket = "" if low == shown == high else f"[{low}, {high}] "

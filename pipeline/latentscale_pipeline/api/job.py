@@ -14,6 +14,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale_pipeline.api.findings import data_frame, draw_table
 from latentscale_pipeline.config.job import resolve_config
 from latentscale_pipeline.corpus.corpus import open_corpus
@@ -29,15 +30,14 @@ from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report import job_report
 from latentscale_pipeline.report.scores import title_apart
 from latentscale_pipeline.report.terminal_summary import headlines
-from latentscale_pipeline.report.verdict import write_verdict
+from latentscale_pipeline.report.verdict import format_verdict
 from latentscale_pipeline.results.model import Corpus, Results, Score, Verdict
-from latentscale_pipeline.rows.columns import Int64Array
 from latentscale_pipeline.rows.neighbours import find_neighbours
 from latentscale_pipeline.rows.query import FoundRows, find_rows
 from latentscale_pipeline.storage.canonical import digest
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
-from latentscale_pipeline.views.scores import write_range, write_summarised, written_score
+from latentscale_pipeline.views.scores import format_range, format_summarised, written_score
 from latentscale_pipeline.views.svg import draw_panels
 
 Texts = ArrayLike | str | Path
@@ -245,7 +245,7 @@ class JobResults:
         verdict = self.verdict
         if verdict is None or verdict.value is None:
             return []
-        heading, sentences = write_verdict(verdict)
+        heading, sentences = format_verdict(verdict)
         return [f"{heading}.", *sentences]
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -253,10 +253,10 @@ class JobResults:
 
 
 def _in_short(score: Score) -> str:
-    text = write_summarised(score)
+    text = format_summarised(score)
     if score.expected is None:
         return text
-    found, usual = write_range(score.expected, score.unit)
+    found, usual = format_range(score.expected, score.unit)
     return f"{text}; at {score.expected.rows:,} rows {found}, expected {usual}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 from rich.console import Console
 
-from latentscale_pipeline.cli.options import ALL_SCORES, ALLOW_UNLIKE, GATES, JSON, taking
+from latentscale_pipeline.cli.options import ALL_SCORES, ALLOW_INCOMPARABLE, GATES, JSON, taking
 from latentscale_pipeline.cli.text_files import read_text, write_text
 from latentscale_pipeline.compare.document import comparison_document, dump_document
 from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
@@ -29,7 +29,7 @@ STANDARD_OUTPUT = "-"
 
 @click.command(no_args_is_help=True)
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB... BASELINE")
-@taking(GATES, ALLOW_UNLIKE, ALL_SCORES, JSON)
+@taking(GATES, ALLOW_INCOMPARABLE, ALL_SCORES, JSON)
 @click.option(
     "--fail-on-difference", is_flag=True, help="Exit with 1 if JOB differs (the verdict)."
 )
@@ -45,7 +45,7 @@ STANDARD_OUTPUT = "-"
 def compare(
     jobs: tuple[str, ...],
     gates_file: str | None,
-    allow_unlike: bool,
+    allow_incomparable: bool,
     fail_on_difference: bool,
     every_score: bool,
     as_json: bool,
@@ -92,7 +92,9 @@ def compare(
                 raise click.UsageError(
                     f"{name} is for one job and its baseline; {len(compared)} jobs are named"
                 )
-        _compare_many(compared, baseline, allow_unlike, every_score, as_json, fail_on_difference)
+        _compare_many(
+            compared, baseline, allow_incomparable, every_score, as_json, fail_on_difference
+        )
         return
     [job] = compared
     if as_json and markdown == STANDARD_OUTPUT:
@@ -100,7 +102,7 @@ def compare(
     if junit is not None and gates_file is None:
         raise click.UsageError("--junit writes the results of gates; name them with --gates FILE")
     comparison, results = compare_with(
-        read_job(baseline), read_job(job), gates_file, allow_unlike, history
+        read_job(baseline), read_job(job), gates_file, allow_incomparable, history
     )
     if junit is not None and results is not None:
         write_text(junit, junit_xml(comparison, results))
@@ -124,14 +126,16 @@ def compare(
 def _compare_many(
     jobs: Sequence[str],
     baseline: str,
-    allow_unlike: bool,
+    allow_incomparable: bool,
     every_score: bool,
     as_json: bool,
     fail_on_difference: bool,
 ) -> None:
     """Compare several jobs with one baseline."""
     usual = read_job(baseline)
-    found = [compare_jobs(read_job(job), usual, allow_unlike=allow_unlike) for job in jobs]
+    found = [
+        compare_jobs(read_job(job), usual, allow_incomparable=allow_incomparable) for job in jobs
+    ]
     if as_json:
         click.echo(comparisons_document(found))
     else:
@@ -158,7 +162,7 @@ def compare_with(
     baseline: FinishedJob,
     job: FinishedJob,
     gates_file: str | None,
-    allow_unlike: bool,
+    allow_incomparable: bool,
     history: str | None = None,
 ) -> tuple[Comparison, Sequence[GateResult] | None]:
     """Compare a job with a baseline, and check the gates of a file, if one is named."""
@@ -167,7 +171,7 @@ def compare_with(
         if gates_file is None
         else read_gates(read_text(gates_file, "a YAML file with gates"), gates_file)
     )
-    comparison = compare_jobs(job, baseline, allow_unlike=allow_unlike)
+    comparison = compare_jobs(job, baseline, allow_incomparable=allow_incomparable)
     comparison = replace(comparison, rows=count_changes(job, baseline))
     earlier = None if history is None else Registry.existing(history).earlier(job.name, job)
     results = None if gates is None else check_gates(gates, comparison, str(gates_file), earlier)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from latentscale_pipeline.measures.finished_job import read_job
-from latentscale_pipeline.metrics.exposition import write_metrics
+from latentscale_pipeline.metrics.exposition import format_metrics
 from latentscale_pipeline.metrics.mlflow_logger import log_to_mlflow
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -47,7 +47,7 @@ def export_metrics(
             logged = log_to_mlflow(job, tracking_uri, experiment)
             click.echo(f"{job.id}: {'logged' if logged else 'was logged before'}")
         return
-    text = write_metrics(read, openmetrics=written_as == "openmetrics")
+    text = format_metrics(read, openmetrics=written_as == "openmetrics")
     if output is None:
         click.echo(text.decode(), nl=False)
         return

@@ -49,7 +49,7 @@ JOB_OPTIONS = (
 )
 """What a command takes besides its job file or source; :func:`read_job` takes the values."""
 
-_MOST_JOB_FILE_BYTES = 1 << 20
+_MAX_JOB_FILE_BYTES = 1 << 20
 
 
 def read_job(
@@ -112,7 +112,7 @@ def is_job_file(given: str) -> bool:
     if path.suffix in SUFFIXES or not path.is_file():
         return False
     with path.open("rb") as file:
-        start = file.read(_MOST_JOB_FILE_BYTES)
+        start = file.read(_MAX_JOB_FILE_BYTES)
     return re.search(rb'^\s*[{]?\s*"?corpus"?\s*:', start, re.MULTILINE) is not None
 
 

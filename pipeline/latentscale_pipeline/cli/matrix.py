@@ -22,14 +22,14 @@ from latentscale_pipeline.cli.job_arguments import (
 )
 from latentscale_pipeline.cli.options import QUIET, taking
 from latentscale_pipeline.cli.run import ended_by_signals, plan_job, run_plan
-from latentscale_pipeline.compare.matrix import Matrix, Places, write_csv, write_json
+from latentscale_pipeline.compare.matrix import Matrix, Places, format_csv, format_json
 from latentscale_pipeline.compare.matrix_report import matrix_lines, matrix_report
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import Plan, measure_sections
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.measures.finished_job import FinishedJob
-from latentscale_pipeline.report.html import write_html
+from latentscale_pipeline.report.html import format_html
 from latentscale_pipeline.storage.canonical import digest, slug
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
@@ -75,12 +75,12 @@ def matrix(
         for plan in plans:  # the temporary data that jobs took from each other can go
             run_plan(plan, quiet=True, verbose=False)
     found = Matrix(list(sources), jobs)
-    document = write_json(found)
+    document = format_json(found)
     with storage_options(plans[0].config.storage_options):
         hashed = digest([plan.id for plan in plans])[:8]
         store = ObjectStore(plans[0].config.output).child(f"{slug(name)}-matrix-{hashed}")
-        store.write("matrix.csv", write_csv(found).encode())
-        store.write("report.html", write_html(matrix_report(found, name)).encode())
+        store.write("matrix.csv", format_csv(found).encode())
+        store.write("report.html", format_html(matrix_report(found, name)).encode())
         store.write("matrix.json", document.encode())
     if as_json:
         click.echo(document, nl=False)

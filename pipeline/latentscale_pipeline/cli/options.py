@@ -34,8 +34,12 @@ JSON_RESULTS = click.option(
 GATES = click.option(
     "--gates", "gates_file", metavar="FILE", help="YAML file with limits on scores."
 )
-ALLOW_UNLIKE = click.option(
-    "--allow-unlike", is_flag=True, help="Compare scores also if settings or sizes differ."
+ALLOW_INCOMPARABLE = click.option(
+    "--allow-incomparable",
+    "--allow-unlike",
+    "allow_incomparable",
+    is_flag=True,
+    help="Compare scores also if settings or sizes differ.",
 )
 WRITTEN_AS = click.option(
     "--format",

@@ -19,10 +19,10 @@ from latentscale_pipeline.cli.source_arguments import (
 from latentscale_pipeline.jobs.forecast import forecast_job
 from latentscale_pipeline.views.formatting import (
     counted,
+    format_bytes,
+    format_duration,
+    format_number,
     printable,
-    write_bytes,
-    write_duration,
-    write_number,
 )
 from latentscale_pipeline.views.terminal import print_lines, print_table
 
@@ -88,16 +88,16 @@ def _summary(forecast: Forecast) -> Iterator[str]:
     for role, corpus in forecast["corpora"].items():
         yield f"{role:<9}  {_corpus_sentence(corpus)}"
     yield f"time       {_time_sentence(forecast)}"
-    machine = write_bytes(forecast["machine"]["memory_bytes"])
+    machine = format_bytes(forecast["machine"]["memory_bytes"])
     yield (
-        f"memory     {write_bytes(total['projected_memory_bytes'])} in one process at most; "
+        f"memory     {format_bytes(total['projected_memory_bytes'])} in one process at most; "
         f"this machine has {machine}"
     )
-    free = "" if disk["free_bytes"] is None else f"; {write_bytes(disk['free_bytes'])} are free"
+    free = "" if disk["free_bytes"] is None else f"; {format_bytes(disk['free_bytes'])} are free"
     yield (
-        f"disk       {write_bytes(disk['needed_bytes'])} at most while it runs, "
-        f"{write_bytes(disk['kept_bytes'])} in the end, "
-        f"{write_bytes(disk['missing_bytes'])} more than now{free}"
+        f"disk       {format_bytes(disk['needed_bytes'])} at most while it runs, "
+        f"{format_bytes(disk['kept_bytes'])} in the end, "
+        f"{format_bytes(disk['missing_bytes'])} more than now{free}"
     )
     reused = sum(not stage["left"] for stage in forecast["stages"])
     if reused:
@@ -106,7 +106,7 @@ def _summary(forecast: Forecast) -> Iterator[str]:
 
 
 def _corpus_sentence(corpus: dict[str, Any]) -> str:
-    shape = f"{corpus['n']:,} × {corpus['d']:,} {corpus['dtype']}, {write_bytes(corpus['bytes'])}"
+    shape = f"{corpus['n']:,} × {corpus['d']:,} {corpus['dtype']}, {format_bytes(corpus['bytes'])}"
     target = f", ingested first to {corpus['target']}" if corpus["ingested_first"] else ""
     return f"{shape}: {corpus['uri']}{target}"
 
@@ -118,10 +118,10 @@ def _time_sentence(forecast: Forecast) -> str:
     where = "this machine"
     if cluster["kind"] not in {"auto", "serial", "local"}:
         where = f"{cluster['workers']} workers with cores like this machine's"
-    work = f"{write_duration(total['work_seconds'])} of work on one thread"
+    work = f"{format_duration(total['work_seconds'])} of work on one thread"
     ingest = total["ingest_seconds"]
-    first = f", {write_duration(ingest)} of ingest first" if ingest else ""
-    return f"about {write_duration(total['seconds'])} on {where} ({work}{first})"
+    first = f", {format_duration(ingest)} of ingest first" if ingest else ""
+    return f"about {format_duration(total['seconds'])} on {where} ({work}{first})"
 
 
 def _method_rows(forecast: Forecast) -> list[Row]:
@@ -138,7 +138,7 @@ def _method_rows(forecast: Forecast) -> list[Row]:
         dict(
             zip(
                 METHOD_COLUMNS,
-                map(printable, (name, ", ".join(roles), method, why, write_duration(seconds))),
+                map(printable, (name, ", ".join(roles), method, why, format_duration(seconds))),
                 strict=True,
             )
         )
@@ -153,14 +153,14 @@ def _work_rows(forecast: Forecast) -> list[Row]:
             f"{stage['tasks']:,}"
             + (f" in {stage['rounds']} iterations" if stage.get("rounds", 1) > 1 else ""),
             str(stage.get("at_once", "")),
-            write_bytes(stage["projected_memory_bytes"]),
-            write_bytes(stage["bytes_read"]),
-            write_bytes(stage["bytes_exchanged"]),
-            write_bytes(stage["bytes_written"]),
-            write_bytes(stage["bytes_kept"]),
-            write_number(stage["multiply_adds"], 2),
-            write_number(stage["folds"], 2),
-            write_duration(stage["seconds"]),
+            format_bytes(stage["projected_memory_bytes"]),
+            format_bytes(stage["bytes_read"]),
+            format_bytes(stage["bytes_exchanged"]),
+            format_bytes(stage["bytes_written"]),
+            format_bytes(stage["bytes_kept"]),
+            format_number(stage["multiply_adds"], 2),
+            format_number(stage["folds"], 2),
+            format_duration(stage["seconds"]),
             stage.get("reuse", ""),
         )
         for stage in [*forecast["stages"], {"stage": "all stages", **forecast["total"]}]

@@ -15,7 +15,7 @@ from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 from latentscale_pipeline.report.power import Power, find_power
 from latentscale_pipeline.report.scores import full_title
 from latentscale_pipeline.results.model import SHARE_OF_ROWS
-from latentscale_pipeline.views.formatting import printable, write_number
+from latentscale_pipeline.views.formatting import format_number, printable
 from latentscale_pipeline.views.terminal import format_table, print_lines
 
 ROUNDED = 2
@@ -72,7 +72,7 @@ def _described(one: Power) -> dict[str, Any]:
 def _lines(job: FinishedJob, found: Sequence[Power], change: float) -> Iterator[str]:
     sizes = " against ".join(f"{corpus.n:,}" for corpus in job.corpora.values())
     pair = len(job.corpora) > 1
-    asked = f"{write_number(change)} % takes"
+    asked = f"{format_number(change)} % takes"
     between = "" if pair else " of two such jobs"
     yield printable(job.id)
     yield f"Changes that {sizes} rows{between} show four times in five:"
@@ -92,8 +92,8 @@ def _cells(one: Power, asked: str) -> dict[str, str]:
     needed = one.needed
     return {
         "": full_title(one.score),
-        "shown from": f"{write_number(100 * one.shown, 2)} %{' of rows' if counts else ''}",
-        "usual": f"{write_number(100 * one.usual, 2)} %" if counts else write_number(one.usual),
+        "shown from": f"{format_number(100 * one.shown, 2)} %{' of rows' if counts else ''}",
+        "usual": f"{format_number(100 * one.usual, 2)} %" if counts else format_number(one.usual),
         "at rows": f"{one.rows:,}",
         asked: "no number" if needed is None else f"{_rounded(needed.rows):,}",
         "samples": f"{needed.samples:,}" if needed and needed.samples else "",

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from latentscale_pipeline.cli.compare import compare_with
-from latentscale_pipeline.cli.options import ALLOW_UNLIKE, OUTPUT, WRITTEN_AS, taking
+from latentscale_pipeline.cli.options import ALLOW_INCOMPARABLE, OUTPUT, WRITTEN_AS, taking
 from latentscale_pipeline.cli.text_files import write_text
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.errors import BadInput
@@ -25,7 +25,7 @@ from latentscale_pipeline.report import FORMATS, Report, figure_files, job_repor
 @click.option("--series", is_flag=True, help="Show the jobs as a series over time.")
 @click.option("--gates", "gates_file", metavar="FILE", help="Gates for the first of several jobs.")
 @click.option("--figures", metavar="DIR", help="Also write each figure as SVG, for papers.")
-@ALLOW_UNLIKE
+@ALLOW_INCOMPARABLE
 def report(
     jobs: tuple[str, ...],
     written_as: str,
@@ -33,7 +33,7 @@ def report(
     series: bool,
     gates_file: str | None,
     figures: str | None,
-    allow_unlike: bool,
+    allow_incomparable: bool,
 ) -> None:
     """Write the report of JOB, of a comparison of several, or of a series over time.
 
@@ -55,7 +55,7 @@ def report(
     elif len(jobs) == 1:
         made = _of_job(jobs[0])
     else:
-        made = _of_comparison(jobs, gates_file, allow_unlike)
+        made = _of_comparison(jobs, gates_file, allow_incomparable)
     if figures is not None:
         _write_figures(figures, made)
     write_text(output, FORMATS[written_as](made))
@@ -88,10 +88,10 @@ def _of_job(url: str) -> Report:
     return job_report(read_job(url).results, read_provenance(url))
 
 
-def _of_comparison(jobs: Sequence[str], gates_file: str | None, allow_unlike: bool) -> Report:
+def _of_comparison(jobs: Sequence[str], gates_file: str | None, allow_incomparable: bool) -> Report:
     first, *others, baseline = (read_job(url) for url in jobs)
-    comparison, gates = compare_with(baseline, first, gates_file, allow_unlike)
-    further = [compare_with(baseline, job, None, allow_unlike)[0] for job in others]
+    comparison, gates = compare_with(baseline, first, gates_file, allow_incomparable)
+    further = [compare_with(baseline, job, None, allow_incomparable)[0] for job in others]
     return comparison_report([comparison, *further], gates)
 
 

@@ -16,7 +16,7 @@ from latentscale_pipeline.cli.options import (
     taking,
 )
 from latentscale_pipeline.cli.run import ended_by_signals, print_finished, run_plan
-from latentscale_pipeline.cli.submit import hand_over
+from latentscale_pipeline.cli.submit import submit_and_report
 from latentscale_pipeline.jobs.resume import plan_again
 from latentscale_pipeline.jobs.run import is_finished
 from latentscale_pipeline.jobs.submission_records import last_submission
@@ -59,7 +59,7 @@ def resume(
         submission = None if here else last_submission(store)
         if submission is not None and not is_finished(plan):
             how = {"requeue": submission.requeue, "keep": keep, "allow_code": allow_code}
-            hand_over(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
+            submit_and_report(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
             return
         how = {"wait": wait, "take_over": take_over, "keep": keep}
         finished = run_plan(plan, quiet=quiet, verbose=verbose, **how)

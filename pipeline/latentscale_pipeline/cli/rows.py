@@ -14,7 +14,7 @@ from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.rows.query import FoundRows, find_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT
 from latentscale_pipeline.rows.writing import json_lines, write_rows
-from latentscale_pipeline.views.formatting import counted, printable, shorten, write_number
+from latentscale_pipeline.views.formatting import counted, format_number, printable, shorten
 from latentscale_pipeline.views.terminal import format_table, print_lines
 
 TEXT_LENGTH = 60
@@ -129,5 +129,5 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return write_number(value)
+        return format_number(value)
     return printable(str(value))

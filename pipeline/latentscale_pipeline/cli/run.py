@@ -43,7 +43,7 @@ from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.fresh_samples import sample_sizes
 from latentscale_pipeline.progress import reported, silent
 from latentscale_pipeline.report.terminal import print_scores
-from latentscale_pipeline.report.terminal_summary import print_summary, write_evidence
+from latentscale_pipeline.report.terminal_summary import format_evidence, print_summary
 from latentscale_pipeline.report.verdict import clean_command, look_commands
 from latentscale_pipeline.storage.urls import storage_options
 from latentscale_pipeline.views.terminal import print_lines
@@ -153,17 +153,17 @@ def _ingested(
     config: JobConfig, sources: Mapping[Role, tuple[list[str], FieldChoice]], quiet: bool
 ) -> JobConfig:
     """Ingest what a job file can't name: several sources, or a choice of what they hold."""
-    tell = None if quiet else _tell
+    echo = None if quiet else _echo
     patterns, _ = sources["corpus"]
-    if len(patterns) > 1 and tell is not None:
-        tell(f"{len(patterns)} sources are read as one corpus; --reference compares with another")
+    if len(patterns) > 1 and echo is not None:
+        echo(f"{len(patterns)} sources are read as one corpus; --reference compares with another")
     with storage_options(config.storage_options), reported("ingest", "rows") as progress:
         made: dict[str, str] = {
             role: ensure_corpus(
                 patterns,
                 config.output,
                 silent if quiet else progress,
-                runner_for(config.cluster, silent if quiet else progress, tell),
+                runner_for(config.cluster, silent if quiet else progress, echo),
                 fields=choice,
             ).address
             for role, (patterns, choice) in sources.items()
@@ -172,7 +172,7 @@ def _ingested(
     return config.model_copy(update=made)
 
 
-def _tell(line: str) -> None:
+def _echo(line: str) -> None:
     click.echo(f"ingest: {line}", err=True)
 
 
@@ -180,8 +180,8 @@ def plan_job(config: JobConfig, *, allow_code: bool, quiet: bool = False) -> Pla
     """Plan a job; sources are ingested if necessary, with progress on standard error."""
     with reported("ingest", "rows") as progress:
         shown = silent if quiet else progress
-        told = None if quiet else _tell
-        return make_plan(config, progress=shown, tell=told, allow_code=allow_code)
+        told = None if quiet else _echo
+        return make_plan(config, progress=shown, echo=told, allow_code=allow_code)
 
 
 def run_plan(plan: Plan, *, quiet: bool, verbose: bool, **how: bool) -> Finished:
@@ -199,7 +199,7 @@ def print_finished(finished: Finished, *, as_json: bool = False, every_score: bo
     show(finished.results, Console())
     verdict = finished.results.verdict
     if every_score and verdict is not None and verdict.value is not None:
-        print_lines(Console(), write_evidence(verdict, finished.results.scores))
+        print_lines(Console(), format_evidence(verdict, finished.results.scores))
     click.echo()
     click.echo(f"results  {finished.store.locate('results.json')}")
     click.echo(f"report   {finished.store.locate('report.html')}")

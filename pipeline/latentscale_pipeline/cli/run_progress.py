@@ -7,7 +7,7 @@ remains on the screen.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,8 +25,13 @@ from rich.text import Text
 
 from latentscale_pipeline.engine.loop import Notify
 from latentscale_pipeline.jobs.run_record import FINALISING, RunRecord, StageRecord
+from latentscale_pipeline.progress import Echo
 from latentscale_pipeline.storage.events import Event
-from latentscale_pipeline.views.formatting import write_bytes, write_duration, write_rough_duration
+from latentscale_pipeline.views.formatting import (
+    format_bytes,
+    format_duration,
+    format_rough_duration,
+)
 
 SECONDS_BETWEEN_LINES = 5.0
 """Minimum time between two lines about the parts of one stage."""
@@ -53,8 +58,6 @@ NEWS = {
 }
 """Lines for events that no bar shows."""
 
-Say = Callable[[str], None]
-
 
 @contextmanager
 def show_progress(
@@ -72,11 +75,11 @@ def show_progress(
         Show every stage, with the reason why it is computed; bars stay.
     """
 
-    def say(line: str) -> None:
+    def echo(line: str) -> None:
         console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"), soft_wrap=True)
 
     if quiet:
-        yield lambda event, **fields: _say_news(say, WARNINGS, event, fields)
+        yield lambda event, **fields: _echo_news(echo, WARNINGS, event, fields)
     elif console.is_terminal:
         columns = (
             TextColumn("{task.description}"),
@@ -86,19 +89,19 @@ def show_progress(
             _PaceColumn(),
         )
         with Progress(*columns, console=console, transient=not verbose) as progress:
-            yield _Bars(progress, say, finished_stay=verbose)
+            yield _Bars(progress, echo, finished_stay=verbose)
     else:
-        yield _Lines(say) if verbose else _Summaries(say)
+        yield _Lines(echo) if verbose else _Summaries(echo)
 
 
-def _say_news(say: Say, words: Mapping[str, str], event: str, fields: Mapping[str, Any]) -> None:
+def _echo_news(echo: Echo, words: Mapping[str, str], event: str, fields: Mapping[str, Any]) -> None:
     if event in words:
         if event == "run_estimated":
-            fields = {**fields, "time": write_rough_duration(fields["seconds"])}
-        say(words[event].format_map(fields))
+            fields = {**fields, "time": format_rough_duration(fields["seconds"])}
+        echo(words[event].format_map(fields))
 
 
-def write_pace(stage: StageRecord, now: float) -> str:
+def format_pace(stage: StageRecord, now: float) -> str:
     """Return a stage's rate, the time left and the peak memory of its parts, as text.
 
     Parameters
@@ -111,15 +114,15 @@ def write_pace(stage: StageRecord, now: float) -> str:
     rate, left, peak = stage.rate, stage.seconds_left(now), stage.peak_memory_bytes
     words = []
     if stage.parts > 1 and rate is not None and not stage.complete:
-        words.append(write_rate(rate))
+        words.append(format_rate(rate))
         if left is not None:
-            words.append(f"{write_duration(left)} left")
+            words.append(f"{format_duration(left)} left")
     if peak is not None:
-        words.append(write_bytes(peak))
+        words.append(format_bytes(peak))
     return ", ".join(words)
 
 
-def write_rate(rate: float) -> str:
+def format_rate(rate: float) -> str:
     """Return a throughput in parts per second, minute or hour, in the first unit that gives one."""
     for unit, seconds in (("s", 1), ("min", 60)):
         if rate * seconds >= 1:
@@ -145,23 +148,23 @@ class _PaceColumn(ProgressColumn):
             return Text("; ".join(["stages", *_left(record)]))
         stage = record
         words = [] if stage.iteration is None else [f"iteration {stage.iteration}"]
-        words += [write_pace(stage, time.time()), *_notes(stage)]
+        words += [format_pace(stage, time.time()), *_notes(stage)]
         return Text("; ".join(word for word in words if word), style="dim")
 
 
 class _Bars:
     """A bar for all finished stages, and one for every stage that is running or that stays."""
 
-    def __init__(self, progress: Progress, say: Say, *, finished_stay: bool) -> None:
+    def __init__(self, progress: Progress, echo: Echo, *, finished_stay: bool) -> None:
         self._finished_stay = finished_stay
         self._progress = progress
-        self._say = say
+        self._echo = echo
         self._record = RunRecord()
         self._bars: dict[str, TaskID] = {}
 
     def __call__(self, event: str, **fields: Any) -> None:
         self._record.take(Event(event, time.time(), fields))
-        _say_news(self._say, NEWS, event, fields)
+        _echo_news(self._echo, NEWS, event, fields)
         if event == "run_started":
             self._bars[""] = self._progress.add_task(
                 "job", total=fields["stages"], record=self._record
@@ -187,26 +190,26 @@ class _Bars:
 class _Summaries:
     """A line from time to time: how many stages are done, and which are running."""
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    def __init__(self, echo: Echo) -> None:
+        self._echo = echo
         self._record = RunRecord()
         self._stages = 0
         self._last = time.monotonic()
 
     def __call__(self, event: str, **fields: Any) -> None:
         self._record.take(Event(event, time.time(), fields))
-        _say_news(self._say, NEWS, event, fields)
+        _echo_news(self._echo, NEWS, event, fields)
         if event == "run_started":
             self._stages = fields["stages"]
         if time.monotonic() - self._last >= SECONDS_BETWEEN_SUMMARIES:
             self._last = time.monotonic()
-            self._say(self._summary())
+            self._echo(self._summary())
 
     def _summary(self) -> str:
         stages = self._record.stages
         done = sum(stage.complete for stage in stages.values())
         running = [
-            _write_running(name, stage)
+            _format_running(name, stage)
             for name, stage in stages.items()
             if stage.started and not (stage.complete or stage.failed)
         ]
@@ -216,37 +219,37 @@ class _Summaries:
 
 def _left(record: RunRecord) -> list[str]:
     left = record.seconds_left(time.time())
-    return [] if left is None else [f"{write_rough_duration(left)} left"]
+    return [] if left is None else [f"{format_rough_duration(left)} left"]
 
 
-def _write_running(name: str, stage: StageRecord) -> str:
+def _format_running(name: str, stage: StageRecord) -> str:
     where = "" if stage.iteration is None else f"iteration {stage.iteration}, "
-    pace = write_pace(stage, time.time())
+    pace = format_pace(stage, time.time())
     return f"{name} ({where}task {stage.done} of {stage.parts}{f', {pace}' if pace else ''})"
 
 
 class _Lines:
     """A line for every event of a stage, and from time to time one for its parts."""
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    def __init__(self, echo: Echo) -> None:
+        self._echo = echo
         self._record = RunRecord()
         self._said: dict[str, float] = {}
 
     def __call__(self, event: str, **fields: Any) -> None:
         now = time.time()
         self._record.take(Event(event, now, fields))
-        _say_news(self._say, {**NEWS, "stage_found": "{stage}: {reason}"}, event, fields)
+        _echo_news(self._echo, {**NEWS, "stage_found": "{stage}: {reason}"}, event, fields)
         if event == "stage_started":
             name = fields["stage"]
             notes = "".join(f"; {note}" for note in _notes(self._record.stages[name]))
-            self._say(f"{name}: queued, tasks: {fields['parts']}{notes}")
+            self._echo(f"{name}: queued, tasks: {fields['parts']}{notes}")
         elif event == "part_done" and fields["part"] != FINALISING and fields["parts"] > 1:
             self._tell_parts(fields["stage"], now)
         elif event == "stage_done":
             costs = self._record.stages[fields["stage"]].costs.values()
             seconds = sum(cost.seconds for cost in costs)
-            self._say(f"{fields['stage']}: done, {seconds:.1f} s of work")
+            self._echo(f"{fields['stage']}: done, {seconds:.1f} s of work")
 
     def _tell_parts(self, name: str, now: float) -> None:
         stage = self._record.stages[name]
@@ -255,8 +258,8 @@ class _Lines:
             return
         self._said[name] = now
         where = "" if stage.iteration is None else f"iteration {stage.iteration}, "
-        self._say(
-            f"{name}: {where}task {stage.done} of {stage.parts} done ({write_pace(stage, now)})"
+        self._echo(
+            f"{name}: {where}task {stage.done} of {stage.parts} done ({format_pace(stage, now)})"
         )
 
 

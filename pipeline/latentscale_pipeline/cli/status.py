@@ -26,17 +26,17 @@ from latentscale_pipeline.jobs.status import (
 )
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import (
+    format_bytes,
+    format_duration,
+    format_rough_duration,
     printable,
-    write_bytes,
-    write_duration,
-    write_rough_duration,
 )
 from latentscale_pipeline.views.terminal import Row, print_lines, print_table, rich_table
 
 WATCH_SECONDS = 2.0
 """Pause between two readings of a watched job."""
 
-LEAST_PAUSE = 4.0
+MIN_PAUSE = 4.0
 """The same for slow stores, in units of the time that one reading takes."""
 
 STYLES = {
@@ -53,7 +53,7 @@ STYLES = {
 }
 RIGHT_ALIGNED = frozenset({"parts", "work", "peak", "projected", "left", "stages", "runs"})
 FOLDED = frozenset({"reason"})
-GOING_ON = frozenset({"running", "queued"})
+ACTIVE_STATES = frozenset({"running", "queued"})
 RESUMABLE = frozenset({"dead", "cancelled", "interrupted", "failed", "planned"})
 
 
@@ -79,7 +79,7 @@ def status(job: str, watch: bool, as_json: bool) -> None:
     console = Console()
     if watch:
         try:
-            found = watch_job(store, console, GOING_ON.__contains__)
+            found = watch_job(store, console, ACTIVE_STATES.__contains__)
         except KeyboardInterrupt:
             return  # ending the watch doesn't affect the job
     else:
@@ -137,7 +137,7 @@ def watch_job(store: ObjectStore, console: Console, going_on: Callable[[str], bo
             time.sleep(pause)
             begun = time.monotonic()
             found = read_status(store, costs)
-            pause = max(WATCH_SECONDS, LEAST_PAUSE * (time.monotonic() - begun))
+            pause = max(WATCH_SECONDS, MIN_PAUSE * (time.monotonic() - begun))
     return found
 
 
@@ -158,14 +158,14 @@ def _display(console: Console) -> Iterator[Callable[[JobStatus], None]]:
         return
     last = ""
 
-    def tell(status: JobStatus) -> None:
+    def echo(status: JobStatus) -> None:
         nonlocal last
         line = _brief_line(status)
         if line != last:
             print_lines(console, [f"{datetime.now():%H:%M:%S} {line}{_left(status)}"])
             last = line
 
-    yield tell
+    yield echo
 
 
 def _brief_line(status: JobStatus) -> str:
@@ -178,7 +178,7 @@ def _brief_line(status: JobStatus) -> str:
 
 def _left(status: JobStatus) -> str:
     left = status.seconds_left
-    return "" if left is None else f"; {write_rough_duration(left)} left"
+    return "" if left is None else f"; {format_rough_duration(left)} left"
 
 
 def print_status(status: JobStatus, console: Console) -> None:
@@ -200,7 +200,7 @@ def _heading(status: JobStatus) -> Iterator[str]:
     if status.stages:
         yield f"stages     {status.stages_done} of {status.stages_total} done"
     if status.seconds_left is not None:
-        yield f"left       {write_rough_duration(status.seconds_left)}"
+        yield f"left       {format_rough_duration(status.seconds_left)}"
     if status.dashboard:
         yield printable(f"dashboard  {status.dashboard} on that machine")
 
@@ -213,10 +213,10 @@ def _row(stage: StageStatus) -> dict[str, str]:
         "stage": stage.stage,
         "state": stage.state,
         "parts": _parts_done(stage),
-        "work": write(stage.seconds, write_duration),
-        "peak": write(stage.peak_memory_bytes, write_bytes),
-        "projected": write(stage.projected_memory_bytes, write_bytes),
-        "left": write(stage.seconds_left, write_duration),
+        "work": write(stage.seconds, format_duration),
+        "peak": write(stage.peak_memory_bytes, format_bytes),
+        "projected": write(stage.projected_memory_bytes, format_bytes),
+        "left": write(stage.seconds_left, format_duration),
         "reason": stage.reason,
     }
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, read_job
 from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, KEEP, QUIET, taking
 from latentscale_pipeline.cli.run import ended_by_signals, plan_job
-from latentscale_pipeline.cli.status import GOING_ON, watch_job
+from latentscale_pipeline.cli.status import ACTIVE_STATES, watch_job
 from latentscale_pipeline.config.cluster import Kubernetes
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.errors import Incomplete
@@ -72,7 +72,7 @@ def submit(
         if is_finished(plan):
             click.echo("nothing had to be submitted: this job was already finished")
         else:
-            hand_over(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
+            submit_and_report(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
 
 
 def _preview(job: JobConfig, **how: bool) -> None:
@@ -92,7 +92,7 @@ def _preview(job: JobConfig, **how: bool) -> None:
         click.echo(f"\n# The driver {what}:\n{workers.rstrip()}")
 
 
-def hand_over(plan: Plan, *, as_json: bool, wait: bool, quiet: bool, **how: bool) -> None:
+def submit_and_report(plan: Plan, *, as_json: bool, wait: bool, quiet: bool, **how: bool) -> None:
     """Submit a job, and print its folder and the scheduler's id.
 
     With ``wait`` the job is watched until its driver has ended, and this process ends with the
@@ -115,7 +115,7 @@ def _wait_until_ended(store: ObjectStore, submission: Submission, *, quiet: bool
 
     def going_on(state: str) -> bool:
         look = look_at(submission)
-        return state in GOING_ON if look is None else look.phase != "ended"
+        return state in ACTIVE_STATES if look is None else look.phase != "ended"
 
     found = watch_job(store, console, going_on)
     until = time.monotonic() + ENDING_SECONDS

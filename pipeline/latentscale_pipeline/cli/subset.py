@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 import numpy as np
-import numpy.typing as npt
 
+from latentscale.array_types import Int64Array
 from latentscale_pipeline.cli.info import show_corpus
 from latentscale_pipeline.cli.options import JSON, SELECTION, taking
 from latentscale_pipeline.cli.run import run_plan
@@ -32,9 +32,9 @@ from latentscale_pipeline.rows.columns import open_measured, rows_of_corpus
 from latentscale_pipeline.rows.selection import check_columns_cover_all, count_rows
 from latentscale_pipeline.rows.selection import choose_rows as find_rows
 from latentscale_pipeline.storage.objects import ObjectStore
-from latentscale_pipeline.views.formatting import write_number
+from latentscale_pipeline.views.formatting import format_number
 
-MOST_COMPARED = 200_000
+MAX_COMPARED = 200_000
 """Rows of a corpus up to which all are compared with each other; of more, those in cells."""
 
 STAYS = "near_duplicate_of is null"
@@ -151,7 +151,7 @@ def _choose(
     cover: int | None,
     metric: Metric,
     **chosen: Any,
-) -> npt.NDArray[np.int64]:
+) -> Int64Array:
     """Return the rows that the options select."""
     if diverse and cover:
         raise click.UsageError("--diverse and --cover are two ways to choose; name one")
@@ -176,16 +176,16 @@ def _choose(
     for name, kept in (("chosen", found.retained), ("random", found.by_random_rows)):
         click.echo(
             f"{count:,} {name} rows: effective number (cosine, order 2) "
-            f"{write_number(kept.effective_number, 4)}, one within "
-            f"{write_number(kept.radius, 3)} ({metric if cover else 'cosine'}) of every row",
+            f"{format_number(kept.effective_number, 4)}, one within "
+            f"{format_number(kept.radius, 3)} ({metric if cover else 'cosine'}) of every row",
             err=True,
         )
     return found.rows
 
 
-def _without_duplicates(corpus: Corpus, within: float, metric: Metric) -> npt.NDArray[np.int64]:
+def _without_duplicates(corpus: Corpus, within: float, metric: Metric) -> Int64Array:
     """Return the rows that stay if none is near an earlier one that does, by a job of its own."""
-    compared = {"rows": corpus.n} if corpus.n <= MOST_COMPARED else {"neighbours": "cells"}
+    compared = {"rows": corpus.n} if corpus.n <= MAX_COMPARED else {"neighbours": "cells"}
     with tempfile.TemporaryDirectory() as folder:
         document = {
             "name": "subset",
@@ -216,9 +216,7 @@ def _without_duplicates(corpus: Corpus, within: float, metric: Metric) -> npt.ND
     return kept
 
 
-def _select(
-    corpus: Corpus, among: npt.NDArray[np.int64] | None, job: str | None, **chosen: Any
-) -> npt.NDArray[np.int64]:
+def _select(corpus: Corpus, among: Int64Array | None, job: str | None, **chosen: Any) -> Int64Array:
     """Return the rows that meet all conditions; with a job, --where names columns of that."""
     if job is None:
         if chosen.pop("without"):

@@ -12,11 +12,11 @@ from latentscale_pipeline.report.scores import full_title, score_title, title_ap
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
 from latentscale_pipeline.views.formatting import (
     Written,
+    format_estimate,
+    format_number,
     printable,
-    write_estimate,
-    write_number,
 )
-from latentscale_pipeline.views.scores import score_name, write_summarised, written_score
+from latentscale_pipeline.views.scores import format_summarised, score_name, written_score
 
 WORDS = {
     Verdict.WITHIN_BOUNDS: "within brackets",
@@ -51,7 +51,7 @@ class ComparedCells:
         return {name: str(getattr(self, name)) for name in COLUMNS}
 
 
-def write_scores(comparison: Comparison, *, typeset: bool = False) -> list[ComparedCells]:
+def format_scores(comparison: Comparison, *, typeset: bool = False) -> list[ComparedCells]:
     """Format every score, grouped by measure in order of appearance.
 
     Parameters
@@ -64,11 +64,11 @@ def write_scores(comparison: Comparison, *, typeset: bool = False) -> list[Compa
     """
     order = list(dict.fromkeys(compared.score.measure for compared in comparison.scores))
     arranged = sorted(comparison.scores, key=lambda found: order.index(found.score.measure))
-    return [write_score(compared, typeset=typeset) for compared in arranged]
+    return [format_score(compared, typeset=typeset) for compared in arranged]
 
 
-def write_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
-    """Format one score; see :func:`write_scores`."""
+def format_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
+    """Format one score; see :func:`format_scores`."""
     score = compared.score
     verdict = WORDS.get(compared.verdict) or (
         "not comparable" if compared.left_out else compared.why_not
@@ -81,7 +81,7 @@ def write_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
         baseline=_side(compared.baseline, typeset),
         difference=_difference(compared, typeset=typeset),
         relative=_relative(compared, typeset),
-        verdict=f"{verdict} (unlike)" if compared.mismatches and compared.anyway else verdict,
+        verdict=f"{verdict} (incomparable)" if compared.mismatches and compared.anyway else verdict,
         significant=compared.verdict is Verdict.SIGNIFICANT,
     )
 
@@ -94,13 +94,13 @@ def summarise_score(compared: ComparedScore) -> dict[str, str]:
     """Format one score for a summary, by column: with its sampling errors, and its change."""
     score, usual = compared.score, compared.expected
     told = compared.significant is not False and compared.beyond_bounds is not False
-    remark = write_score(compared, typeset=False).verdict if told else ""
+    remark = format_score(compared, typeset=False).verdict if told else ""
     if usual is not None and is_told_by_samples(compared):
         remark = ", ".join(filter(None, [remark, f"on samples of {usual.rows:,} rows"]))
     sides = {"job": compared.job, "baseline": compared.baseline}
     return {
         "": title_apart(score) if score.of == "reference" else full_title(score),
-        **{name: "" if side is None else write_summarised(side) for name, side in sides.items()},
+        **{name: "" if side is None else format_summarised(side) for name, side in sides.items()},
         "change": _change(compared),
         " ": remark,
     }
@@ -130,7 +130,7 @@ def _change(compared: ComparedScore) -> str:
     return _relative(compared, typeset=False) or _difference(compared)
 
 
-def write_identity(job: FinishedJob) -> str:
+def format_identity(job: FinishedJob) -> str:
     """Format a job's name, id, source and folder."""
     source = f" of {printable(job.source)}" if job.source else ""
     return f"{printable(job.name)} ({printable(job.id)}){source} · {printable(job.url)}"
@@ -142,7 +142,7 @@ def job_names(jobs: Sequence[FinishedJob]) -> list[str]:
     return [printable(job.name if names.count(job.name) == 1 else job.id) for job in jobs]
 
 
-def write_notes(comparison: Comparison) -> Iterator[str]:
+def format_notes(comparison: Comparison) -> Iterator[str]:
     """Yield the mismatches, notes and caveats of a comparison."""
     yield from (f"Unlike: {printable(found)}." for found in comparison.describe_mismatches())
     notes = [*comparison.notes, comparison.describe_own_scales()]
@@ -164,7 +164,7 @@ def _side(score: Score | None, typeset: bool) -> Written:
     if score is None or score.value is None:
         return Written("none" if score else "", "")
     if typeset:
-        return Written(write_summarised(score, typeset=True), "")
+        return Written(format_summarised(score, typeset=True), "")
     return written_score(score, typeset=False)
 
 
@@ -174,7 +174,7 @@ def _points(compared: ComparedScore, *, typeset: bool = False) -> str:
     if sides[0] is None or sides[1] is None or not (compared.values or compared.sampled):
         return ""
     points = 100 * (sides[0] - sides[1])
-    return _signed(points, f"{write_number(points, 3, typeset=typeset)} points")
+    return _signed(points, f"{format_number(points, 3, typeset=typeset)} points")
 
 
 def _difference(compared: ComparedScore, *, typeset: bool = False) -> str:
@@ -184,7 +184,7 @@ def _difference(compared: ComparedScore, *, typeset: bool = False) -> str:
         return _points(compared, typeset=True)
     if compared.difference == 0.0:
         return "0"
-    written = write_estimate(compared.difference, compared.lower, compared.upper, typeset=typeset)
+    written = format_estimate(compared.difference, compared.lower, compared.upper, typeset=typeset)
     return _signed(compared.difference, written.value)
 
 
@@ -193,7 +193,7 @@ def _relative(compared: ComparedScore, typeset: bool) -> str:
 
 
 def _percent(share: float, *, typeset: bool) -> str:
-    return _signed(share, f"{write_number(100 * share, 3, typeset=typeset)} %")
+    return _signed(share, f"{format_number(100 * share, 3, typeset=typeset)} %")
 
 
 def _signed(number: float, text: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from latentscale_pipeline.compare.cells import is_told_by_samples, write_notes
+from latentscale_pipeline.compare.cells import format_notes, is_told_by_samples
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.report.scores import full_title, title_apart
 from latentscale_pipeline.report.terminal_summary import headlines
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.scores import write_summarised
+from latentscale_pipeline.views.scores import format_summarised
 
 MARK, SAMPLED = " *", " †"
 """Stand after a score that differs by more than chance, and after one that samples compared."""
@@ -84,7 +84,7 @@ def side_by_side(
     )
 
     def written(score: Score | None) -> str:
-        return "" if score is None else write_summarised(score, typeset=typeset)
+        return "" if score is None else format_summarised(score, typeset=typeset)
 
     rows = []
     for title in shown:
@@ -108,7 +108,7 @@ def explain_signs(columns: Columns) -> list[str]:
 
 def notes_of(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[str]:
     """Return the notes of comparisons, with the job's name unless all have them."""
-    notes = [list(write_notes(found)) for found in comparisons]
+    notes = [list(format_notes(found)) for found in comparisons]
     shared = set(notes[0]).intersection(*notes[1:])
     own = [
         f"{name}: {note}"

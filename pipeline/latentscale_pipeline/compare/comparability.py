@@ -23,7 +23,7 @@ from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.results.model import ROLES, Score
 from latentscale_pipeline.storage.canonical import plain
-from latentscale_pipeline.views.formatting import printable, write_number
+from latentscale_pipeline.views.formatting import format_number, printable
 
 SCALE_TOLERANCE = 1e-6
 """Relative difference in a scale that rounding on another machine may cause."""
@@ -162,7 +162,7 @@ def _scale_differences(job: FinishedJob, baseline: FinishedJob) -> Iterator[tupl
 
 def _shown(value: Any) -> str:
     if isinstance(value, float):
-        return write_number(value, 7)
+        return format_number(value, 7)
     text = value if isinstance(value, str) else json.dumps(value)
     text = printable(text)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"

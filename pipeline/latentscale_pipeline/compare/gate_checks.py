@@ -11,13 +11,13 @@ import numpy as np
 
 from latentscale.sampling.fresh_samples import adjust
 from latentscale_pipeline.compare.difference import SIGNIFICANT_ERRORS, ComparedScore
-from latentscale_pipeline.compare.gates import Drift, Gate, order_text, write_field
+from latentscale_pipeline.compare.gates import Drift, Gate, format_field, order_text
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.control_chart import (
-    LEAST_JOBS,
+    MIN_JOBS,
     ControlLimits,
     EarlierJob,
     comparable_scores,
@@ -29,12 +29,12 @@ from latentscale_pipeline.results.kernel_names import is_kernel
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.formatting import (
     counted,
+    format_alike,
+    format_apart,
+    format_number,
     printable,
-    write_alike,
-    write_apart,
-    write_number,
 )
-from latentscale_pipeline.views.scores import why_null, write_p, write_range
+from latentscale_pipeline.views.scores import format_p, format_range, why_null
 
 SHOWN_SCALE = 1e-3
 """Relative tolerance of a gate's ``scale``, because tables show only four digits."""
@@ -205,10 +205,10 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
     adjusted = adjust(np.array([expected.p for _, expected, _ in known])).tolist()
     for (score, expected, unit), p in zip(known, adjusted, strict=True):
         if p < p_below:
-            found, usual = write_range(expected, unit)
+            found, usual = format_range(expected, unit)
             problem = (
                 f"{score.name} is {found}, where {usual} is expected at {expected.rows:,} rows "
-                f"(p {write_p(p)}); p_below allows {p_below:g}"
+                f"(p {format_p(p)}); p_below allows {p_below:g}"
             )
             failures.append(Failure(score, "p_below", problem, p_below - p))
     return failures
@@ -238,14 +238,14 @@ def _drifts(
             failures.append(Failure(compared, "drift", _outside(compared, limits), limits.away))
     if not counts:
         return failures, ""
-    needed = f"; limits begin at {LEAST_JOBS}" if min(counts) < LEAST_JOBS else ""
+    needed = f"; limits begin at {MIN_JOBS}" if min(counts) < MIN_JOBS else ""
     return failures, f"{counted(min(counts), 'earlier job')}{needed}"
 
 
 def _outside(compared: ComparedScore, limits: ControlLimits) -> str:
     """Say where earlier jobs put a score."""
     numbers = (limits.value, limits.lower, limits.upper)
-    (value, lower, upper), power = write_alike(numbers, limits.upper - limits.lower)
+    (value, lower, upper), power = format_alike(numbers, limits.upper - limits.lower)
     at = f" at {limits.rows:,} rows" if limits.rows else ""
     return (
         f"{compared.name} is {value}{power}{at}, where the {limits.jobs} jobs before put it "
@@ -271,10 +271,10 @@ def select(gate: Gate, scores: Sequence[ComparedScore], place: str) -> tuple[Com
             known = [value for s in left if (value := getattr(s.score, name)) is not None]
             raise BadInput(
                 f"{place} selects no score: {among} has {name} "
-                f"{write_field(wanted)}{_known(name, wanted, known)}"
+                f"{format_field(wanted)}{_known(name, wanted, known)}"
             )
         left = found
-        passed.append(f"{name} {write_field(wanted)}")
+        passed.append(f"{name} {format_field(wanted)}")
     return tuple(left)
 
 
@@ -293,7 +293,7 @@ def _known(name: str, wanted: Any, known: Sequence[Any]) -> str:
     if not known:
         return f"; they have no {name}, leave it out"
     if name == "scale":
-        return f"; the nearest is {write_number(min(known, key=lambda at: abs(at - wanted)), 6)}"
+        return f"; the nearest is {format_number(min(known, key=lambda at: abs(at - wanted)), 6)}"
     return nearest(str(wanted), dict.fromkeys(printable(value) for value in known))
 
 
@@ -305,7 +305,7 @@ def _refuse_incomparable(selected: Sequence[ComparedScore], place: str) -> None:
             differing = "; ".join(map(str, score.mismatches))
             raise BadInput(
                 f"{place} selects {score.name}, which can't be compared: {differing}; {mend}"
-                "compare anyway with --allow-unlike (allow_unlike: true in a workflow)"
+                "compare anyway with --allow-incomparable (allow_incomparable: true in a workflow)"
             )
 
 
@@ -346,13 +346,13 @@ def _change(gate: Gate, score: ComparedScore, limit: str, sign: float) -> Failur
     if not _beyond(amount, allowed) or (gate.significant and not _significant(score, sign)):
         return None
     verb = "fell" if sign < 0 else "rose"
-    before, after = write_apart(baseline, job)
+    before, after = format_apart(baseline, job)
     if math.isinf(amount):
         allows = f"no {limit} relative to it allows that; absolute: true would count it"
         problem = f"{score.name} {verb} from {before} to {after}{at}; {allows}"
         return Failure(score, limit, problem, amount)
     factor, unit = (1, "") if gate.absolute else (100, " %")
-    by, most = write_apart(factor * amount, factor * allowed)
+    by, most = format_apart(factor * amount, factor * allowed)
     problem = (
         f"{score.name} {verb} by {by}{unit}, from {before} to {after}{at}; {limit} allows "
         f"{most}{unit}"
@@ -377,7 +377,7 @@ def _bound(gate: Gate, compared: ComparedScore, limit: str, sign: float) -> Fail
     likely = _nearest_likely(score, sign) if gate.significant else score.value
     if not _beyond(sign * likely, sign * allowed):
         return None
-    value, asked = write_apart(score.value, allowed)
+    value, asked = format_apart(score.value, allowed)
     side = "below" if sign < 0 else "above"
     problem = f"{name} is {value}, {side} the {limit} of {asked}"
     return Failure(compared, limit, problem, sign * (score.value - allowed))

@@ -32,7 +32,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from latentscale_pipeline.config.section import Section, nearest, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.views.formatting import printable, write_number
+from latentscale_pipeline.views.formatting import format_number, printable
 
 SELECTORS = ("measure", "of", "score", "kernel", "order", "label", "scale", "unit", "better")
 """Fields of a score that a gate may select by, from the most general to the most specific."""
@@ -160,7 +160,7 @@ class Gate(Section):
         return {name: stated[name] for name in type(self).model_fields if name in stated}
 
     def __str__(self) -> str:
-        return " ".join(f"{name}={write_field(value)}" for name, value in self.fields.items())
+        return " ".join(f"{name}={format_field(value)}" for name, value in self.fields.items())
 
 
 def read_gates(text: str, where: str) -> tuple[Gate, ...]:
@@ -225,12 +225,12 @@ def check_names(gates: Sequence[Gate], where: str, *, compares: bool) -> None:
             )
 
 
-def write_field(value: Any) -> str:
+def format_field(value: Any) -> str:
     """Format a field of a gate as in the gates file."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {write_field(own)}" for name, own in value.items()) + "}"
-    return write_number(value, 6) if isinstance(value, float) else printable(value)
+        return "{" + ", ".join(f"{name}: {format_field(own)}" for name, own in value.items()) + "}"
+    return format_number(value, 6) if isinstance(value, float) else printable(value)

@@ -15,7 +15,7 @@ from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.verdict import judge_change
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Results, RowsToLookAt, Score, Verdict
-from latentscale_pipeline.views.formatting import write_apart
+from latentscale_pipeline.views.formatting import format_apart
 
 SAME_ROWS = Verdict(
     value="no_difference_found",
@@ -117,7 +117,7 @@ class Comparison:
     def describe_own_scales(self) -> str:
         """Say which scales each job derived for itself; empty if none differ."""
         own = [
-            "{} ({} here, {} there)".format(found.what, *write_apart(found.job, found.baseline))
+            "{} ({} here, {} there)".format(found.what, *format_apart(found.job, found.baseline))
             for found in self.mismatches
             if found.kind == "own scale"
         ]
@@ -139,7 +139,9 @@ class Comparison:
         return f" ({', '.join(concerned)} {'depends' if len(concerned) == 1 else 'depend'} on it)"
 
 
-def compare(job: FinishedJob, baseline: FinishedJob, *, allow_unlike: bool = False) -> Comparison:
+def compare(
+    job: FinishedJob, baseline: FinishedJob, *, allow_incomparable: bool = False
+) -> Comparison:
     """Compare every score of two jobs.
 
     Two scores are matched if they agree in measure, corpus, score, kernel, order, label and
@@ -149,7 +151,7 @@ def compare(job: FinishedJob, baseline: FinishedJob, *, allow_unlike: bool = Fal
     ----------
     job, baseline : FinishedJob
         The jobs.
-    allow_unlike : bool
+    allow_incomparable : bool
         Whether scores are compared that were measured in different ways, such as on corpora of
         different sizes. Otherwise these are left out, with the reason.
     """
@@ -159,7 +161,7 @@ def compare(job: FinishedJob, baseline: FinishedJob, *, allow_unlike: bool = Fal
             ours,
             theirs,
             comparability.of(ours or theirs) if ours and theirs else (),
-            anyway=allow_unlike,
+            anyway=allow_incomparable,
         )
         for ours, theirs in _paired(job.scores, baseline.scores)
     ]

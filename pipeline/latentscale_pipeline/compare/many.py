@@ -9,13 +9,13 @@ from typing import Any
 
 from rich.console import Console
 
-from latentscale_pipeline.compare.cells import job_names, write_identity
+from latentscale_pipeline.compare.cells import format_identity, job_names
 from latentscale_pipeline.compare.columns import explain_signs, notes_of, side_by_side
 from latentscale_pipeline.compare.document import comparison_document
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.compare.terminal import NONE_SHARED
 from latentscale_pipeline.report.terminal_summary import WIDTH
-from latentscale_pipeline.report.verdict import write_verdict
+from latentscale_pipeline.report.verdict import format_verdict
 from latentscale_pipeline.views.formatting import counted
 from latentscale_pipeline.views.scores import explain_summary
 from latentscale_pipeline.views.terminal import format_table, print_lines
@@ -39,9 +39,9 @@ def print_comparisons(
     """
     baseline = comparisons[0].baseline
     *names, usual = job_names([*(found.job for found in comparisons), baseline])
-    print_lines(console, [f"baseline  {write_identity(baseline)}", ""])
+    print_lines(console, [f"baseline  {format_identity(baseline)}", ""])
     for name, found in zip(names, comparisons, strict=True):
-        heading, sentences = write_verdict(found.verdict, usual)
+        heading, sentences = format_verdict(found.verdict, usual)
         said = textwrap.wrap(
             " ".join(sentences), WIDTH, initial_indent="  ", subsequent_indent="  "
         )

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from latentscale_pipeline.compare.cells import (
     COLUMNS,
+    format_identity,
+    format_notes,
+    format_scores,
     job_names,
-    write_identity,
-    write_notes,
-    write_scores,
 )
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
-from latentscale_pipeline.report.verdict import write_verdict
+from latentscale_pipeline.report.verdict import format_verdict
 from latentscale_pipeline.views.formatting import counted
 from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
 
@@ -24,7 +24,7 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
     Names are escaped, so that they can't end a cell or become markup.
     """
     job, baseline = (
-        escape_markdown(write_identity(j)) for j in (comparison.job, comparison.baseline)
+        escape_markdown(format_identity(j)) for j in (comparison.job, comparison.baseline)
     )
     blocks = ["## latentscale compare", f"- job: {job}\n- baseline: {baseline}"]
     if gates is not None:
@@ -35,10 +35,10 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
     if comparison.rows is not None:
         blocks += [f"{escape_markdown(line)}." for line in comparison.rows.lines.values()]
     names = job_names([comparison.job, comparison.baseline])
-    heading, sentences = write_verdict(comparison.verdict, names[1])
+    heading, sentences = format_verdict(comparison.verdict, names[1])
     blocks += [f"### {escape_markdown(heading)}", escape_markdown(" ".join(sentences))]
-    rows = [list(cells.row().values()) for cells in write_scores(comparison)]
-    blocks += [markdown_table(COLUMNS, rows), *map(escape_markdown, write_notes(comparison))]
+    rows = [list(cells.row().values()) for cells in format_scores(comparison)]
+    blocks += [markdown_table(COLUMNS, rows), *map(escape_markdown, format_notes(comparison))]
     return "\n\n".join(blocks) + "\n"
 
 

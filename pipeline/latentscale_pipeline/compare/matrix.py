@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.scores import full_title, report_of
+from latentscale_pipeline.results.definitions import ScoreDefinition
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.glossary import Definition
 
 MATRIX_SCHEMA = "latentscale.matrix/1"
 
-Float64Array = NDArray[np.float64]
 Places = tuple[int, int]
 """The places of two corpora: the corpus and the reference of a job."""
 
@@ -227,12 +226,12 @@ class Matrix:
         }
 
 
-def write_json(matrix: Matrix) -> str:
+def format_json(matrix: Matrix) -> str:
     """Return the matrices as a JSON document."""
     return json.dumps(matrix.document(), indent=1, allow_nan=False) + "\n"
 
 
-def write_csv(matrix: Matrix) -> str:
+def format_csv(matrix: Matrix) -> str:
     """Return all scores of every two corpora as CSV, a row each."""
     file = io.StringIO()
     names = ("corpus", "reference", "measure", "score", "title")
@@ -248,8 +247,8 @@ def write_csv(matrix: Matrix) -> str:
     return file.getvalue()
 
 
-def _definition(score: Score) -> Definition:
-    return report_of(score.measure).scores.get(score.score, Definition(score.score, ""))
+def _definition(score: Score) -> ScoreDefinition:
+    return report_of(score.measure).scores.get(score.score, ScoreDefinition(score.score, ""))
 
 
 def _exchanged(job: FinishedJob, score: Score) -> Score | None:

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from latentscale_pipeline.compare.matrix import Float64Array, Matrix, ScoreMatrix
+from latentscale.array_types import Float64Array
+from latentscale_pipeline.compare.matrix import (
+    Matrix,
+    ScoreMatrix,
+)
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.views.axis import in_power
 from latentscale_pipeline.views.content import Report, Section, Table
 from latentscale_pipeline.views.figure import Curve, Figure, Grid, Panel, Style
-from latentscale_pipeline.views.formatting import counted, printable, shorten, write_number
-from latentscale_pipeline.views.scores import write_summarised
+from latentscale_pipeline.views.formatting import counted, format_number, printable, shorten
+from latentscale_pipeline.views.scores import format_summarised
 from latentscale_pipeline.views.terminal import format_table
 
 TREE = Style("", "line-0")
@@ -91,7 +95,7 @@ def nearest_and_farthest(matrix: Matrix, found: ScoreMatrix) -> str:
     joined = "in" if found.directed else "and"
     said = [
         f"{printable(matrix.names[one])} {joined} {printable(matrix.names[other])} "
-        f"({write_summarised(found.scores[one, other])})"
+        f"({format_summarised(found.scores[one, other])})"
         for one, other in (near, far)
     ]
     if len(apart) == 1:
@@ -135,7 +139,7 @@ def _kind(found: ScoreMatrix) -> str:
 
 
 def _written(value: float) -> str:
-    return write_number(value, 3) if np.isfinite(value) else "·"
+    return format_number(value, 3) if np.isfinite(value) else "·"
 
 
 def _section(matrix: Matrix, found: ScoreMatrix, place: int) -> Section:
@@ -213,7 +217,7 @@ def _alone_table(matrix: Matrix) -> Table:
         (
             printable(name),
             *(
-                "none" if (score := column[place]) is None else write_summarised(score)
+                "none" if (score := column[place]) is None else format_summarised(score)
                 for column in scores.values()
             ),
         )

@@ -12,8 +12,8 @@ from dataclasses import replace
 from latentscale_pipeline.compare.cells import (
     COLUMNS,
     ComparedCells,
+    format_scores,
     job_names,
-    write_scores,
 )
 from latentscale_pipeline.compare.columns import explain_signs, notes_of, side_by_side
 from latentscale_pipeline.compare.gate_checks import GateResult
@@ -23,7 +23,7 @@ from latentscale_pipeline.report.job import job_report
 from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
 from latentscale_pipeline.report.opening import fail, open_report
 from latentscale_pipeline.report.scores import definitions_of, report_of, section_of
-from latentscale_pipeline.report.verdict import write_verdict
+from latentscale_pipeline.report.verdict import format_verdict
 from latentscale_pipeline.views.content import (
     Answer,
     Fact,
@@ -154,7 +154,7 @@ def _source(job: FinishedJob) -> str:
 
 
 def _verdict_of(comparison: Comparison, name: str, baseline: str) -> str:
-    heading, sentences = write_verdict(comparison.verdict, baseline)
+    heading, sentences = format_verdict(comparison.verdict, baseline)
     return f"{name}: {heading}. {sentences[0]}"
 
 
@@ -214,7 +214,7 @@ def _section(
     heading = section_of(measure, place)
     rows = [
         [cells for cells in written if cells.measure == printable(measure)]
-        for written in (write_scores(found, typeset=True) for found in comparisons)
+        for written in (format_scores(found, typeset=True) for found in comparisons)
     ]
     table = _table_of_two(rows[0], names) if len(rows) == 1 else _table_of_many(rows, names)
     scored = [

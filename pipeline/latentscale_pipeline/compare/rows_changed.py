@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from latentscale.array_types import Int32Array, UInt64Array
 from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.corpus.labelled_rows import MAX_LABELS
 from latentscale_pipeline.errors import LatentscaleError
@@ -22,7 +23,7 @@ MAX_ROWS = 10_000_000
 SHOWN_LABELS = 3
 """Labels of one kind that a sentence names."""
 
-Hashes = npt.NDArray[np.uint64]
+Hashes = UInt64Array
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _hash_ids(corpus: Corpus) -> Hashes | None:
     return hashes if len(np.unique(hashes)) == corpus.n else None
 
 
-def _number_labels(corpus: Corpus, names: dict[str, int]) -> npt.NDArray[np.int32] | None:
+def _number_labels(corpus: Corpus, names: dict[str, int]) -> Int32Array | None:
     """Return the number of every row's label, and give numbers to new ones."""
     blocks = []
     for block in corpus.companion_blocks("labels"):
@@ -172,7 +173,7 @@ def _number_labels(corpus: Corpus, names: dict[str, int]) -> npt.NDArray[np.int3
 
 
 def _compare_labels(
-    labels: Sequence[npt.NDArray[np.int32] | None],
+    labels: Sequence[Int32Array | None],
     names: Collection[str],
     places: Sequence[npt.NDArray[np.intp]] | None,
 ) -> LabelChanges | None:

@@ -17,16 +17,16 @@ from latentscale_pipeline.compare.cells import (
     COLUMNS,
     SUMMARY,
     ComparedCells,
+    format_identity,
+    format_notes,
+    format_scores,
     job_names,
     summarise_score,
-    write_identity,
-    write_notes,
-    write_scores,
 )
 from latentscale_pipeline.compare.columns import headline_scores
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
-from latentscale_pipeline.report.terminal_summary import write_evidence
+from latentscale_pipeline.report.terminal_summary import format_evidence
 from latentscale_pipeline.report.verdict import look_commands
 from latentscale_pipeline.views.formatting import counted
 from latentscale_pipeline.views.scores import explain_summary
@@ -81,19 +81,19 @@ def print_comparison(
         Whether to print all scores, and not only the headlines.
     """
     shown = comparison if every_score else replace(comparison, scores=headline_scores(comparison))
-    scores = write_scores(shown)
+    scores = format_scores(shown)
     print_lines(
         console,
         [
-            f"job       {write_identity(comparison.job)}",
-            f"baseline  {write_identity(comparison.baseline)}",
+            f"job       {format_identity(comparison.job)}",
+            f"baseline  {format_identity(comparison.baseline)}",
         ],
     )
     if comparison.rows is not None:
         lines = comparison.rows.lines.items()
         print_lines(console, [f"{name:<10}{line}" for name, line in lines])
     _, baseline = job_names([comparison.job, comparison.baseline])
-    evidence = write_evidence(comparison.verdict, comparison.results.scores, baseline)
+    evidence = format_evidence(comparison.verdict, comparison.results.scores, baseline)
     print_lines(console, [*evidence, ""])
     rows = [_row(cells) for cells in scores]
     if not every_score:
@@ -113,7 +113,7 @@ def print_comparison(
         print_lines(console, [BRACKETS, ""])
     if more := len(comparison.scores) - len(scores):
         print_lines(console, [f"{counted(more, 'more score')}: --all", ""])
-    print_lines(console, write_notes(comparison))
+    print_lines(console, format_notes(comparison))
     for result in gates or ():
         many = counted(len(result.selected), "score")
         line = Text(*GATES[result.outcome])

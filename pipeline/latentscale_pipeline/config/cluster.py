@@ -23,7 +23,7 @@ from pydantic import (
 
 from latentscale_pipeline.config.sizes import Bytes
 
-LEAST_MEMORY = 2**30
+MIN_MEMORY = 2**30
 """The smallest memory limit that is supported."""
 
 Retries = Annotated[int, Field(ge=0, le=100)]
@@ -198,7 +198,7 @@ class Address(Workers):
     """Seconds to wait for the workers."""
 
 
-class Elsewhere(Workers):
+class RemoteWorkers(Workers):
     """Workers that a batch system or Kubernetes starts; those that die are replaced.
 
     The run goes on without any worker for up to ``patience`` seconds, for instance while the first
@@ -211,7 +211,7 @@ class Elsewhere(Workers):
     """Seconds without any worker before the run gives up; time in a queue counts."""
 
 
-class Batch(Elsewhere):
+class Batch(RemoteWorkers):
     """Workers that are jobs of a batch system, one process each.
 
     With ``minimum`` the number of workers follows the amount of work, between ``minimum`` and
@@ -260,7 +260,7 @@ class Volume(Closed):
         return self
 
 
-class Kubernetes(Elsewhere):
+class Kubernetes(RemoteWorkers):
     """Workers that are pods, managed by Dask's operator for Kubernetes.
 
     ``secrets`` are the names of Kubernetes secrets whose entries become environment variables of

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from latentscale_pipeline.config.cluster import LEAST_MEMORY, Auto, Cluster, Driver, Serial
+from latentscale_pipeline.config.cluster import MIN_MEMORY, Auto, Cluster, Driver, Serial
 from latentscale_pipeline.config.overrides import apply_override, drop_settings_of_other_kinds
 from latentscale_pipeline.config.section import Section, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
@@ -157,7 +157,7 @@ class JobConfig(Section):
     @field_validator("cluster")
     @classmethod
     def _enough_memory(cls, cluster: Cluster) -> Cluster:
-        if cluster.memory_limit < LEAST_MEMORY:
+        if cluster.memory_limit < MIN_MEMORY:
             raise ValueError("memory_limit must be at least 1GiB")
         return cluster
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale_pipeline.corpus.fingerprint import subset_fingerprint
 from latentscale_pipeline.corpus.manifest import (
     MANIFEST_KEY,
@@ -186,7 +187,7 @@ class Corpus:
         return slice(int(self._starts[i]), int(self._starts[i + 1]))
 
     @cached_property
-    def _starts(self) -> npt.NDArray[np.int64]:
+    def _starts(self) -> Int64Array:
         """First row of each shard, followed by the total number of rows."""
         shards = self.manifest.vectors.shards
         return np.cumsum([0, *(shards[i].rows for i in self._kept)])
@@ -286,7 +287,7 @@ class Corpus:
         texts = [text for block in self.companion_blocks(name) for text in block.tolist()]
         return texts if name in self.manifest.arrays else None
 
-    def texts_at(self, name: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def texts_at(self, name: str, rows: Int64Array) -> npt.NDArray[Any]:
         """Return the ``ids`` or ``labels`` of some rows, in any order, of a corpus that has them.
 
         One block of those of all rows is in memory at a time.
@@ -305,7 +306,7 @@ class Corpus:
         texts[order] = ordered
         return texts
 
-    def weights(self) -> npt.NDArray[np.float64] | None:
+    def weights(self) -> Float64Array | None:
         """Return the weight of every row, shape (n,), or None if the corpus has none."""
         blocks = list(self.companion_blocks("weights"))
         return np.concatenate(blocks) if blocks else None

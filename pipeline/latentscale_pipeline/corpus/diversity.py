@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from latentscale.array_types import Float32Array, Int64Array
 from latentscale.sampling.greedy_rows import BLOCK_BYTES, farthest_first, most_diverse
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.errors import BadInput
@@ -44,14 +45,14 @@ class ChosenRows:
         What they and as many random rows retain of those that they were chosen from.
     """
 
-    rows: npt.NDArray[np.int64]
+    rows: Int64Array
     retained: Retained
     by_random_rows: Retained
 
 
 def choose_unlike(
     corpus: Corpus,
-    among: npt.NDArray[np.int64],
+    among: Int64Array,
     count: int,
     *,
     cover: bool = False,
@@ -113,17 +114,17 @@ def choose_unlike(
     return ChosenRows(np.sort(among[places]), retained, by_random_rows)
 
 
-def _of_unit_length(points: npt.NDArray[np.float32], where: str) -> npt.NDArray[np.float32]:
+def _of_unit_length(points: Float32Array, where: str) -> Float32Array:
     lengths = np.linalg.norm(points, axis=1, keepdims=True)
     zero = int((lengths == 0.0).sum())
     if zero:
         have = "row is zero and has" if zero == 1 else "rows are zero and have"
         raise BadInput(f"{where}: {zero} {have} no direction; choose --cover --metric euclidean")
-    scaled: npt.NDArray[np.float32] = points / lengths
+    scaled: Float32Array = points / lengths
     return scaled
 
 
-def _retained(points: npt.NDArray[np.float32], chosen: npt.NDArray[Any], metric: str) -> Retained:
+def _retained(points: Float32Array, chosen: npt.NDArray[Any], metric: str) -> Retained:
     radius = _radius(points, np.sort(chosen))
     own = points[chosen].astype(np.float64)
     own /= np.maximum(np.linalg.norm(own, axis=1, keepdims=True), np.finfo(float).tiny)
@@ -134,7 +135,7 @@ def _retained(points: npt.NDArray[np.float32], chosen: npt.NDArray[Any], metric:
     )
 
 
-def _radius(points: npt.NDArray[np.float32], chosen: npt.NDArray[Any]) -> float:
+def _radius(points: Float32Array, chosen: npt.NDArray[Any]) -> float:
     """Return the distance within which every row has one of some rows."""
     centres = points[chosen]
     squares = np.einsum("ij,ij->i", centres, centres)

@@ -13,17 +13,19 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 import fsspec
 import numpy as np
+from fsspec.spec import AbstractBufferedFile
 from numpy.typing import NDArray
 
-from latentscale_pipeline.corpus.formats.file import reaching
+from latentscale.array_types import Int64Array
+from latentscale_pipeline.corpus.formats.file import file_errors
 from latentscale_pipeline.corpus.ingest.sources import Sources
 from latentscale_pipeline.errors import BadInput, how_to_install
 from latentscale_pipeline.progress import Progress, silent
-from latentscale_pipeline.storage.objects import placed
+from latentscale_pipeline.storage.objects import atomic_write
 from latentscale_pipeline.storage.urls import strip_credentials
 
 Writer = TypeVar("Writer")
-Rows = NDArray[np.int64]
+Rows = Int64Array
 
 
 def export(
@@ -78,7 +80,7 @@ def new_file(
         named = f"{', '.join(others)} or {last}" if others else last
         raise BadInput(f"{where}: unknown suffix; use a path that ends in {named}")
     check_free(target, overwrite=overwrite)
-    with reaching(where):
+    with file_errors(where):
         fs, path = fsspec.core.url_to_fs(target)
         with _published(fs, str(path)) as file:
             yield file, writers[suffix]
@@ -93,7 +95,7 @@ def check_free(target: str, *, overwrite: bool) -> None:
         If there is one.
     """
     where = strip_credentials(target)
-    with reaching(where):
+    with file_errors(where):
         fs, path = fsspec.core.url_to_fs(target)
         if fs.exists(path) and not overwrite:
             raise BadInput(f"{where}: the file exists; use another path, or --overwrite")
@@ -101,7 +103,7 @@ def check_free(target: str, *, overwrite: bool) -> None:
 
 def remove_file(target: str) -> None:
     """Remove a file, if there is one."""
-    with reaching(strip_credentials(target)):
+    with file_errors(strip_credentials(target)):
         fs, path = fsspec.core.url_to_fs(target)
         if fs.exists(path):
             fs.rm_file(path)
@@ -169,13 +171,31 @@ WRITERS: dict[str, Callable[[Sources, Rows, BinaryIO, str, Progress], None]] = {
 def _published(fs: Any, path: str) -> Iterator[BinaryIO]:
     """Open a file for writing that becomes visible only when it is complete."""
     if "file" not in fs.protocol:
-        with fs.open(path, "wb") as file:
-            yield cast(BinaryIO, file)
+        with _uploaded(fs, path) as file:
+            yield file
         return
     final = Path(path)
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise NotADirectoryError(*error.args) from None
-    with placed(final) as local:
+    with atomic_write(final) as local:
         yield local
+
+
+@contextlib.contextmanager
+def _uploaded(fs: Any, path: str) -> Iterator[BinaryIO]:
+    """Open a remote file for writing; if that fails, what was sent doesn't become a file."""
+    file = fs.open(path, "wb")
+    try:
+        yield cast(BinaryIO, file)
+    except BaseException:
+        if isinstance(file, AbstractBufferedFile):
+            # Closing it, also by its destructor, would publish what was written so far.
+            file.closed = True
+            file.discard()
+        else:
+            file.close()
+            fs.rm_file(path)
+        raise
+    file.close()

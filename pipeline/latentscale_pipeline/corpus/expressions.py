@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from latentscale.array_types import BoolArray
 from latentscale_pipeline.errors import BadInput
 
-MOST_CHARACTERS = 10_000
+MAX_CHARACTERS = 10_000
 
 COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -84,8 +85,8 @@ def matching_rows(
     expression: str,
     columns: Mapping[str, npt.NDArray[Any]],
     rows: int,
-    nulls: Mapping[str, npt.NDArray[np.bool_]] | None = None,
-) -> npt.NDArray[np.bool_]:
+    nulls: Mapping[str, BoolArray] | None = None,
+) -> BoolArray:
     """Return a mask of the rows that satisfy a condition.
 
     Parameters
@@ -109,9 +110,9 @@ def matching_rows(
 
 
 def _parsed(expression: str) -> ast.expr:
-    if len(expression) > MOST_CHARACTERS:
+    if len(expression) > MAX_CHARACTERS:
         raise BadInput(
-            f"the condition has {len(expression)} characters; shorten it to {MOST_CHARACTERS}"
+            f"the condition has {len(expression)} characters; shorten it to {MAX_CHARACTERS}"
         )
     try:
         body = ast.parse(expression.strip(), mode="eval").body
@@ -135,7 +136,7 @@ def _advice(expression: str, error: Exception) -> str:
     return f" ({reason}); {EXAMPLE}"
 
 
-Truth = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
+Truth = tuple[BoolArray, BoolArray]
 """Where a condition is true, and where it is false; neither where a value is missing."""
 
 
@@ -144,7 +145,7 @@ class _Evaluation:
         self,
         expression: str,
         columns: Mapping[str, npt.NDArray[Any]],
-        nulls: Mapping[str, npt.NDArray[np.bool_]],
+        nulls: Mapping[str, BoolArray],
     ) -> None:
         self._expression = expression
         self._columns = columns
@@ -185,7 +186,7 @@ class _Evaluation:
                 return -value
         raise self._refused(f"{ast.unparse(node)!r} can't be part of a condition; {EXAMPLE}")
 
-    def _where_known(self, found: npt.NDArray[np.bool_], *nodes: ast.expr) -> Truth:
+    def _where_known(self, found: BoolArray, *nodes: ast.expr) -> Truth:
         true, false = found, ~found
         for node in nodes:
             if isinstance(node, ast.Name) and node.id in self._nulls:
@@ -224,7 +225,7 @@ class _Evaluation:
             "is compares only with null (x is null, x is not null); write == for other values"
         )
 
-    def _equal(self, column: Any, item: Any) -> npt.NDArray[np.bool_]:
+    def _equal(self, column: Any, item: Any) -> BoolArray:
         column, item = self._alike(column, item)
         return np.asarray(column == item, dtype=bool)
 

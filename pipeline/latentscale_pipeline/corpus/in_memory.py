@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from latentscale.array_types import Float64Array
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, block_digests, combine
 from latentscale_pipeline.corpus.ingest.encoding import invalid_reason
@@ -131,7 +132,7 @@ def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) ->
     return ZeroRows(count, first)
 
 
-def _check_weights(weights: npt.NDArray[np.float64], n: int) -> npt.NDArray[np.float64]:
+def _check_weights(weights: Float64Array, n: int) -> Float64Array:
     if weights.shape != (n,):
         raise BadInput(
             f"weights: shape {weights.shape} for {n} rows; give one weight per row, shape ({n},)"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from latentscale.array_types import Int32Array, Int64Array
 from latentscale_pipeline.corpus.corpus import Corpus, reopen
 from latentscale_pipeline.errors import BadInput
 
@@ -39,7 +40,7 @@ class LabelledRows(Corpus):
         return Corpus(*(getattr(self, field.name) for field in fields(Corpus)))
 
     @cached_property
-    def _rows(self) -> npt.NDArray[np.int64]:
+    def _rows(self) -> Int64Array:
         return rows_by_label(self._whole)[self.label]
 
     @property
@@ -53,7 +54,7 @@ class LabelledRows(Corpus):
         return -(-self.n // self.shard_rows)
 
     @cached_property
-    def _starts(self) -> npt.NDArray[np.int64]:
+    def _starts(self) -> Int64Array:
         return np.minimum(np.arange(self.shard_count + 1) * self.shard_rows, self.n)
 
     @cached_property
@@ -95,7 +96,7 @@ def _reopen_label(
     return rows_of_label(reopen(url, manifest_checksum, excluded), label)
 
 
-def rows_by_label(corpus: Corpus) -> dict[str, npt.NDArray[np.int64]]:
+def rows_by_label(corpus: Corpus) -> dict[str, Int64Array]:
     """Return the row numbers of every label, ascending; labels are sorted.
 
     Raises
@@ -108,16 +109,14 @@ def rows_by_label(corpus: Corpus) -> dict[str, npt.NDArray[np.int64]]:
 
 
 @lru_cache(maxsize=2)
-def _rows_by_label(
-    address: str, manifest: str, excluded: tuple[str, ...]
-) -> dict[str, npt.NDArray[np.int64]]:
+def _rows_by_label(address: str, manifest: str, excluded: tuple[str, ...]) -> dict[str, Int64Array]:
     names, numbers = number_labels(reopen(address, manifest, excluded))
     order = np.argsort(numbers, kind="stable")
     cuts = np.cumsum(np.bincount(numbers, minlength=len(names)))[:-1]
     return dict(zip(names, np.split(order, cuts), strict=True))
 
 
-def number_labels(corpus: Corpus) -> tuple[list[str], npt.NDArray[np.int32]]:
+def number_labels(corpus: Corpus) -> tuple[list[str], Int32Array]:
     """Return the labels, sorted, and for every row the place of its label among them.
 
     Raises

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from latentscale.array_types import Int64Array
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import matching_rows, names_in
 from latentscale_pipeline.corpus.formats import open_values
@@ -51,8 +52,8 @@ class Selection:
 
 
 def choose_rows(
-    corpus: Corpus, selection: Selection, among: npt.NDArray[np.int64] | None = None
-) -> npt.NDArray[np.int64]:
+    corpus: Corpus, selection: Selection, among: Int64Array | None = None
+) -> Int64Array:
     """Return the numbers of the selected rows, ascending; only those ``among`` some, if given.
 
     Raises
@@ -85,7 +86,7 @@ def choose_rows(
     return rows.astype(np.int64)
 
 
-def chosen_source(corpus: Corpus, rows: npt.NDArray[np.int64]) -> Sources:
+def chosen_source(corpus: Corpus, rows: Int64Array) -> Sources:
     """Return rows of a corpus, with ids, labels and weights, as the source of a new corpus."""
     container = corpus_rows(corpus, rows)
     vectors, *companions = container.fields

@@ -22,8 +22,8 @@ from latentscale_pipeline.engine.memory import idle_memory
 from latentscale_pipeline.engine.state import (
     StageState,
     find_owner,
+    invalidate,
     make_task,
-    redo,
     return_to_iteration,
 )
 from latentscale_pipeline.engine.task import FINALISE, Task, TaskFailed, WorkerDied
@@ -38,7 +38,7 @@ from latentscale_pipeline.storage.artifacts import (
 from latentscale_pipeline.storage.cancellation import Check, never
 from latentscale_pipeline.storage.objects import ObjectStore
 
-LOOKING_UP_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """How long the loop waits for a task before it checks for cancellation."""
 
 REPAIRS = 2
@@ -114,7 +114,7 @@ def repair(
     """Withdraw a damaged result and return the stage that recomputes it; None if none does."""
     owner = find_owner(stage_states, problem)
     if owner is not None:
-        redo(store, stage_states, owner, problem)
+        invalidate(store, stage_states, owner, problem)
         notify("part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part))
     return owner
 
@@ -154,7 +154,7 @@ class _Loop:
                 self._collect_behind(stage_state)
         while self._submit_ready() or self._running:
             self._check()
-            ended = self._executor.next_ended(LOOKING_UP_SECONDS)
+            ended = self._executor.next_ended(POLL_SECONDS)
             if ended is None:
                 continue
             task, ending = ended

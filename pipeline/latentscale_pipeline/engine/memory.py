@@ -44,7 +44,7 @@ def check_memory(stages: Iterable[Stage], memory_limit: int) -> None:
     idle_bytes = idle_memory(stages)
     stage = max(stages, key=lambda stage: stage.memory_bytes)
     if stage.memory_bytes > task_memory(memory_limit, idle_bytes):
-        needed = write_gibibytes(stage.memory_bytes + idle_bytes)
+        needed = format_gibibytes(stage.memory_bytes + idle_bytes)
         raise BadInput(
             f"stage {stage.name} needs {needed} in one process, but cluster.memory_limit is "
             f"{memory_limit / 2**30:.1f}GiB; set cluster.memory_limit to {needed} or more, use "
@@ -52,6 +52,6 @@ def check_memory(stages: Iterable[Stage], memory_limit: int) -> None:
         )
 
 
-def write_gibibytes(size: int) -> str:
+def format_gibibytes(size: int) -> str:
     """Return a size in the configuration's format, rounded up: ``5.3GiB``."""
     return f"{math.ceil(size / 2**30 * 10) / 10:.1f}GiB"

@@ -296,7 +296,7 @@ def find_owner(states: Sequence[StageState], problem: CorruptResult) -> StageSta
     return next((s for s in states if problem.part.startswith(f"{s.folder}/")), None)
 
 
-def redo(
+def invalidate(
     store: ObjectStore, states: Sequence[StageState], owner: StageState, problem: CorruptResult
 ) -> None:
     """Withdraw a damaged result of a stage, so that it is recomputed.

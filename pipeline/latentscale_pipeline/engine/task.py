@@ -181,7 +181,7 @@ def run_task(task: Task) -> Cost:
             values[SPENT] = add_costs(costs, {**NOTHING_SPENT, **before})
         return create_marker(store, part, attempt, values, objects, cost).cost
     except CorruptShard as damage:
-        raise BadInput(f"{damage}{_way_out(task, damage)}") from None
+        raise BadInput(f"{damage}{_exclusion_hint(task, damage)}") from None
     except (LatentscaleError, CorruptResult):
         raise
     except Exception as error:  # noqa: BLE001 -- every error of a measure is logged and retried
@@ -197,7 +197,7 @@ def _libraries(modules: int) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _way_out(task: Task, damage: CorruptShard) -> str:
+def _exclusion_hint(task: Task, damage: CorruptShard) -> str:
     """Return a hint on how to exclude a damaged shard from the job; empty if that is impossible."""
     for role, corpus in task.corpora.items():
         shards = {shard.key: shard for shard in corpus.manifest.vectors.shards}

@@ -13,7 +13,7 @@ from latentscale_pipeline.storage.objects import ObjectStore
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierPlan:
     """The dependencies of a stage in an earlier plan.
 
     Attributes
@@ -74,7 +74,7 @@ class Work:
     caches: Callable[[str], Iterable[ObjectStore]] = _nowhere
     part_caches: Callable[[str], Iterable[tuple[ObjectStore, str]]] = _nowhere
     dependencies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    earlier: Callable[[str], Iterable[Earlier]] = _nowhere
+    earlier: Callable[[str], Iterable[EarlierPlan]] = _nowhere
     code: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     retries: int = 2
     keep: bool = False

@@ -12,10 +12,10 @@ from latentscale_pipeline.executors.dask.executor import DaskExecutor
 from latentscale_pipeline.executors.dask.kubernetes import kubernetes_cluster
 from latentscale_pipeline.executors.dask.local import local_cluster
 from latentscale_pipeline.executors.dask.readiness import Job
-from latentscale_pipeline.executors.dask.remote import Tell
+from latentscale_pipeline.progress import Echo
 
 
-def open_cluster(settings: Any, job: Job, tell: Tell) -> AbstractContextManager[DaskExecutor]:
+def open_cluster(settings: Any, job: Job, echo: Echo) -> AbstractContextManager[DaskExecutor]:
     """Provide the workers that a configuration asks for during a ``with`` block.
 
     Parameters
@@ -24,13 +24,13 @@ def open_cluster(settings: Any, job: Job, tell: Tell) -> AbstractContextManager[
         The section ``cluster`` of the configuration.
     job : Job
         The job that the workers will run.
-    tell : callable
+    echo : callable
         Called with a one-line warning for the user.
     """
     if isinstance(settings, Local):
         return local_cluster(settings, job.idle_bytes)
     if isinstance(settings, Address):
-        return existing_scheduler(settings, job, tell)
+        return existing_scheduler(settings, job, echo)
     if isinstance(settings, Kubernetes):
-        return kubernetes_cluster(settings, job, tell)
-    return batch_cluster(settings, job, tell)
+        return kubernetes_cluster(settings, job, echo)
+    return batch_cluster(settings, job, echo)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from latentscale_pipeline.engine.collection import collect_behind
 from latentscale_pipeline.engine.iterations import remove_finished_iterations
-from latentscale_pipeline.engine.loop import LOOKING_UP_SECONDS
+from latentscale_pipeline.engine.loop import POLL_SECONDS
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.state import (
     StageState,
@@ -180,7 +180,7 @@ def _failures(
             executor.submit(task)
             ended = None
             while ended is None:
-                ended = executor.next_ended(LOOKING_UP_SECONDS)
+                ended = executor.next_ended(POLL_SECONDS)
             ending = ended[1]
             if isinstance(ending, Cost):
                 continue

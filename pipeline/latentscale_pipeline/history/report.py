@@ -28,7 +28,7 @@ from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Report, Section, Table, table_of
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, numbered_styles
-from latentscale_pipeline.views.formatting import counted, printable, write_number
+from latentscale_pipeline.views.formatting import counted, format_number, printable
 from latentscale_pipeline.views.scores import whole_scores, written_score
 
 WIDE = 10.0
@@ -103,10 +103,10 @@ def _change(score: Score, earlier: Score | None) -> str:
     if earlier is None or earlier.value is None or score.value is None:
         return "no such score before"
     if earlier.value == 0.0:
-        return f"before: {write_number(earlier.value)}"
+        return f"before: {format_number(earlier.value)}"
     share = (score.value - earlier.value) / abs(earlier.value)
     sign = "+" if share > 0 else ""
-    return f"{sign}{write_number(100 * share, 2, typeset=True)} % since the one before"
+    return f"{sign}{format_number(100 * share, 2, typeset=True)} % since the one before"
 
 
 def _headlines(figures: Sequence[Figure]) -> Section:
@@ -203,8 +203,8 @@ def _trend_table(trends: Sequence[Trend]) -> Table:
                 "score": _named(last),
                 "last": str(written_score(last)),
                 "change": change,
-                "lowest": write_number(min(values), typeset=True),
-                "highest": write_number(max(values), typeset=True),
+                "lowest": format_number(min(values), typeset=True),
+                "highest": format_number(max(values), typeset=True),
                 "jobs": f"{len(values)}",
                 "unit": printable(last.unit),
             }

@@ -16,7 +16,7 @@ from typing import Any
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.user_functions import refuse_code
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.corpus.ingest.create import Prospect, find_corpus
+from latentscale_pipeline.corpus.ingest.create import UningestedCorpus, find_corpus
 from latentscale_pipeline.corpus.ingest.sources import FieldChoice
 from latentscale_pipeline.engine.calibration import TYPICAL, Rates, calibrate
 from latentscale_pipeline.engine.cost import CostEstimate
@@ -34,7 +34,7 @@ from latentscale_pipeline.jobs.plan import (
 from latentscale_pipeline.jobs.resources import find_shortfalls, forecast_disk
 from latentscale_pipeline.jobs.run import frozen_config, work_with_caches
 from latentscale_pipeline.jobs.run_estimate import WORTH_AN_ESTIMATE_SECONDS, read_shards
-from latentscale_pipeline.jobs.schedule import Schedule, foresee
+from latentscale_pipeline.jobs.schedule import Schedule, simulate_schedule
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.jobs.stage_forecast import StageForecast, forecast_stage
 from latentscale_pipeline.jobs.worker_pool import STARTUP_SECONDS, WorkerPool
@@ -85,7 +85,7 @@ def _forecast(
     config: JobConfig, sources: Mapping[Role, tuple[Sequence[str], FieldChoice]]
 ) -> dict[str, Any]:
     scales = read_scales(config)
-    found: dict[Role, Corpus | Prospect] = {}
+    found: dict[Role, Corpus | UningestedCorpus] = {}
     for role, (url, excluded) in corpus_sources(config).items():
         patterns, fields = sources.get(role, ([url], FieldChoice()))
         found[role] = find_corpus(patterns, config.output, fields=fields).without(excluded)
@@ -103,8 +103,8 @@ def _forecast(
     previewed = [
         forecast_stage(stage, worker_pool, stage_states.get(stage.name), rates) for stage in stages
     ]
-    schedule = foresee([part.remaining for part in previewed], worker_pool)
-    ingested = sum(_stored_bytes(c) for c in found.values() if isinstance(c, Prospect))
+    schedule = simulate_schedule([part.pending for part in previewed], worker_pool)
+    ingested = sum(_stored_bytes(c) for c in found.values() if isinstance(c, UningestedCorpus))
     disk = forecast_disk(config, previewed, schedule, ingested)
     return {
         "schema": PLAN_SCHEMA,
@@ -143,7 +143,7 @@ def _forecast(
     }
 
 
-def _pieces(corpus: Corpus | Prospect) -> Iterator[int]:
+def _pieces(corpus: Corpus | UningestedCorpus) -> Iterator[int]:
     """Read a corpus, or the source to ingest, piece by piece."""
     if isinstance(corpus, Corpus):
         yield from read_shards(corpus)
@@ -152,7 +152,8 @@ def _pieces(corpus: Corpus | Prospect) -> Iterator[int]:
             yield block.nbytes
 
 
-def _describe_corpus(corpus: Corpus | Prospect) -> dict[str, Any]:
+def _describe_corpus(corpus: Corpus | UningestedCorpus) -> dict[str, Any]:
+    target = corpus.target if isinstance(corpus, UningestedCorpus) else None
     return {
         "uri": corpus.url,
         "n": corpus.n,
@@ -161,8 +162,8 @@ def _describe_corpus(corpus: Corpus | Prospect) -> dict[str, Any]:
         "shards": corpus.shard_count,
         "bytes": _stored_bytes(corpus),
         "fingerprint": corpus.fingerprint if isinstance(corpus, Corpus) else None,
-        "ingested_first": isinstance(corpus, Prospect),
-        "target": strip_credentials(corpus.target) if isinstance(corpus, Prospect) else None,
+        "ingested_first": target is not None,
+        "target": target and strip_credentials(target),
     }
 
 
@@ -188,7 +189,7 @@ def _total(
     }
 
 
-def _ingest_seconds(corpus: Corpus | Prospect, rates: Rates) -> float:
+def _ingest_seconds(corpus: Corpus | UningestedCorpus, rates: Rates) -> float:
     if isinstance(corpus, Corpus):
         return 0.0
     stored = _stored_bytes(corpus)
@@ -201,5 +202,5 @@ def _ingest_seconds(corpus: Corpus | Prospect, rates: Rates) -> float:
     )
 
 
-def _stored_bytes(corpus: Corpus | Prospect) -> int:
+def _stored_bytes(corpus: Corpus | UningestedCorpus) -> int:
     return corpus.n * corpus.d * corpus.dtype.itemsize

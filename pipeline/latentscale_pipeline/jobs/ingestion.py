@@ -21,7 +21,7 @@ from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.memory import IDLE_WORKER_BYTES, check_memory
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.engine.state import inspect_stages
-from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.progress import Echo, Progress, silent
 from latentscale_pipeline.storage.artifacts import Output
 
 WORTH_WORKERS_BYTES = 16 << 30
@@ -46,14 +46,14 @@ def _combine(inputs: Inputs) -> Output:
 
 
 def runner_for(
-    cluster: Cluster, progress: Progress, tell: Callable[[str], None] | None = None
+    cluster: Cluster, progress: Progress, echo: Echo | None = None
 ) -> Callable[[Sources], Run]:
     """Return the ``run_for`` of an ingest, which says first what is read of the sources."""
 
     def run_for(sources: Sources) -> Run:
-        if tell is not None:
+        if echo is not None:
             for line in describe_sources(sources):
-                tell(line)
+                echo(line)
         return ingest_runner(cluster, sources, progress)
 
     return run_for

@@ -22,7 +22,7 @@ import psutil
 
 from latentscale_pipeline.errors import first_line, how_to_install
 from latentscale_pipeline.jobs.machine import memory_bytes, usable_cores
-from latentscale_pipeline.views.formatting import write_bytes
+from latentscale_pipeline.views.formatting import format_bytes
 
 PACKAGE = "latentscale"
 
@@ -135,7 +135,7 @@ def _machine() -> Iterator[Finding]:
     # All operations of latentscale.tiles.device run on cores; there is no other device to choose.
     yield Finding("gpu", "no", "never used: all tiles are computed on cores")
     free = psutil.virtual_memory().available
-    memory = f"{write_bytes(memory_bytes())}, {write_bytes(free)} available"
+    memory = f"{format_bytes(memory_bytes())}, {format_bytes(free)} available"
     yield Finding("memory", "yes", f"{memory}, {usable_cores()} cores")
     try:
         yield _disk("temporary files", tempfile.gettempdir())
@@ -147,7 +147,7 @@ def _machine() -> Iterator[Finding]:
 
 def _disk(part: str, folder: str) -> Finding:
     try:
-        free = write_bytes(shutil.disk_usage(folder).free)
+        free = format_bytes(shutil.disk_usage(folder).free)
     except OSError as error:
         return Finding(part, "no", error.strerror or "can't be read", "use another folder")
     if not _writable(Path(folder)):

@@ -12,7 +12,11 @@ from latentscale_pipeline.jobs.run_record import FINALISING
 from latentscale_pipeline.storage.events import Event, read_events
 from latentscale_pipeline.storage.lock import Holder, read_holders
 from latentscale_pipeline.storage.objects import ObjectStore
-from latentscale_pipeline.views.formatting import write_bytes, write_duration, write_rough_duration
+from latentscale_pipeline.views.formatting import (
+    format_bytes,
+    format_duration,
+    format_rough_duration,
+)
 
 FAILURES = frozenset({"part_retried", "part_corrupt", "stage_failed"})
 """Events that report a failure in a stage."""
@@ -111,7 +115,7 @@ def _part(fields: Mapping[str, Any]) -> str:
 
 
 def _part_done(fields: Mapping[str, Any]) -> str:
-    took, memory = write_duration(fields["seconds"]), write_bytes(fields["peak_memory_bytes"])
+    took, memory = format_duration(fields["seconds"]), format_bytes(fields["peak_memory_bytes"])
     return f"{_part(fields)} done in {took} with {memory}"
 
 
@@ -122,7 +126,7 @@ def _run_ended(fields: Mapping[str, Any]) -> str:
 
 _WRITERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "run_started": "run started, {stages} stages".format_map,
-    "run_estimated": lambda fields: f"{write_rough_duration(fields['seconds'])} foreseen",
+    "run_estimated": lambda fields: f"{format_rough_duration(fields['seconds'])} foreseen",
     "run_ended": _run_ended,
     "dashboard_opened": "dashboard at {link}".format_map,
     "dashboard_missing": "{problem}".format_map,

@@ -6,7 +6,7 @@ doesn't depend on the cluster, so the same job has the same plan everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.config.user_functions import refuse_code
 from latentscale_pipeline.corpus import Corpus, rows_by_label
-from latentscale_pipeline.corpus.ingest.create import Prospect, ensure_corpus
+from latentscale_pipeline.corpus.ingest.create import UningestedCorpus, ensure_corpus
 from latentscale_pipeline.engine.keys import part_keys, stage_dependencies, stage_key
 from latentscale_pipeline.engine.memory import check_memory, idle_memory
 from latentscale_pipeline.engine.stage import Stage
@@ -29,7 +29,7 @@ from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role, plan
 from latentscale_pipeline.measures.by_label import plan_by_label
 from latentscale_pipeline.measures.fresh_samples import plan_samples
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.progress import Echo, Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
@@ -150,7 +150,7 @@ def make_plan(
     config: JobConfig,
     *,
     progress: Progress = silent,
-    tell: Callable[[str], None] | None = None,
+    echo: Echo | None = None,
     corpora: Mapping[Role, Corpus] | None = None,
     scales: Mapping[str, float] | None = None,
     allow_code: bool = False,
@@ -163,7 +163,7 @@ def make_plan(
         The job.
     progress : callable
         ``progress(rows read, rows in all)`` of an ingest.
-    tell : callable, optional
+    echo : callable, optional
         Receives what is to be said of sources before they are ingested.
     corpora, scales : mapping, optional
         Corpora and scales of a stored plan, to use instead of those that the configuration names.
@@ -180,7 +180,7 @@ def make_plan(
     with storage_options(config.storage_options):
         fixed_scales = read_scales(config) if scales is None else scales
         if corpora is None:
-            run_for = runner_for(config.cluster, progress, tell)
+            run_for = runner_for(config.cluster, progress, echo)
             corpora = {
                 role: ensure_corpus(url, config.output, progress, run_for).without(excluded)
                 for role, (url, excluded) in corpus_sources(config).items()
@@ -191,7 +191,7 @@ def make_plan(
 
 
 def drop_inapplicable_measures(
-    config: JobConfig, corpora: Mapping[Role, Corpus | Prospect]
+    config: JobConfig, corpora: Mapping[Role, Corpus | UningestedCorpus]
 ) -> JobConfig:
     """Drop measures that need equal dimensions if the corpora differ and none were named."""
     named = "measures" in config.model_fields_set
@@ -223,7 +223,7 @@ def corpus_sources(config: JobConfig) -> dict[Role, tuple[str, list[str]]]:
 
 def job_facts(
     config: JobConfig,
-    corpora: Mapping[Role, Corpus] | Mapping[Role, Corpus | Prospect],
+    corpora: Mapping[Role, Corpus] | Mapping[Role, Corpus | UningestedCorpus],
     fixed_scales: Mapping[str, float],
 ) -> JobFacts:
     """Gather the facts that the stages are planned from."""
@@ -242,7 +242,7 @@ def job_facts(
     )
 
 
-def _label_rows(config: JobConfig, corpus: Corpus | Prospect) -> dict[str, int]:
+def _label_rows(config: JobConfig, corpus: Corpus | UningestedCorpus) -> dict[str, int]:
     if config.group_by is None:
         return {}
     if not isinstance(corpus, Corpus):
@@ -322,7 +322,7 @@ def measure_sections() -> dict[str, type[Section]]:
     return {name: measure.section for name, measure in MEASURES.items()}
 
 
-def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:
+def corpus_facts(corpus: Corpus | UningestedCorpus) -> CorpusFacts:
     """Return the facts of a corpus, or of a source to ingest, that a plan may depend on."""
     return CorpusFacts(
         n=corpus.n,

@@ -11,12 +11,12 @@ from latentscale_pipeline.engine.calibration import TYPICAL
 from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import memory_bytes
-from latentscale_pipeline.jobs.schedule import Schedule, foresee
+from latentscale_pipeline.jobs.schedule import Schedule, simulate_schedule
 from latentscale_pipeline.jobs.stage_forecast import StageForecast, forecast_stage
 from latentscale_pipeline.jobs.worker_pool import WorkerPool, memory_shortfall
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import strip_credentials
-from latentscale_pipeline.views.formatting import write_bytes
+from latentscale_pipeline.views.formatting import format_bytes
 
 REPORT_BYTES = 2**18
 """Approximate size of the report and the results."""
@@ -35,7 +35,7 @@ def refuse_shortfalls(config: JobConfig, stage_states: Sequence[StageState]) -> 
     stages = [state.stage for state in stage_states]
     worker_pool = WorkerPool.of(config, stages)
     forecasts = [forecast_stage(state.stage, worker_pool, state, TYPICAL) for state in stage_states]
-    schedule = foresee([part.remaining for part in forecasts], worker_pool)
+    schedule = simulate_schedule([part.pending for part in forecasts], worker_pool)
     for shortfall in find_shortfalls(config, forecasts, forecast_disk(config, forecasts, schedule)):
         raise BadInput(shortfall)
 
@@ -90,7 +90,7 @@ def _disk_shortfall(config: JobConfig, disk: Disk) -> str | None:
     if missing is None or free is None or missing <= free:
         return None
     return (
-        f"output {strip_credentials(config.output)}: the job writes {write_bytes(missing)} "
-        f"and {write_bytes(free)} are free there; set output to a larger disk, or free "
-        f"{write_bytes(missing - free)}"
+        f"output {strip_credentials(config.output)}: the job writes {format_bytes(missing)} "
+        f"and {format_bytes(free)} are free there; set output to a larger disk, or free "
+        f"{format_bytes(missing - free)}"
     )

@@ -38,16 +38,16 @@ from latentscale_pipeline.jobs.inventory import (
     refresh_inventory,
     write_inventory,
 )
+from latentscale_pipeline.jobs.other_jobs import (
+    enter_in_index,
+    find_earlier,
+    find_part_caches,
+    find_stored_results,
+)
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.provenance import write_provenance
 from latentscale_pipeline.jobs.resources import refuse_shortfalls
 from latentscale_pipeline.jobs.run_estimate import estimate_run
-from latentscale_pipeline.jobs.siblings import (
-    enter_in_index,
-    find_caches,
-    find_earlier,
-    find_part_caches,
-)
 from latentscale_pipeline.jobs.stored_plan import (
     StoredPlan,
     planned_code,
@@ -144,15 +144,15 @@ def run_job(
         previous = None if verify else _previous_results(plan, work)
         if previous is not None:
             return finish(previous, computed=False)
-        with _recorded(plan, EventLog(store, attempt), notify) as tell:
-            previous = _inspect_finished(plan, work, tell, thorough=verify)
+        with _recorded(plan, EventLog(store, attempt), notify) as emit:
+            previous = _inspect_finished(plan, work, emit, thorough=verify)
             if previous is not None:
                 return finish(previous, computed=False)
             states = inspect_stages(work, thorough=verify)
-            _tell_estimate(plan, states, tell)
+            _emit_estimate(plan, states, emit)
             missing = tuple(state.stage for state in states if not state.done)
             known = replace(plan, missing=missing)
-            results = _compute(known, work, states, attempt, tell, check, command)
+            results = _compute(known, work, states, attempt, emit, check, command)
             return finish(results, computed=True)
 
     with storage_options(plan.config.storage_options):
@@ -167,7 +167,7 @@ def run_job(
         if previous is not None and (keep or not has_garbage(work, list(previous.arrays.values()))):
             return Finished(store, previous, computed=False)
         with (
-            hold_lock(store, wait=wait, take_over=take_over, tell=tell_waiting) as holder,
+            hold_lock(store, wait=wait, take_over=take_over, echo=tell_waiting) as holder,
             stop_when_asked(store, holder) as check,
         ):
             finished = run_alone(holder.attempt, check)
@@ -178,7 +178,7 @@ def run_job(
             return finished
 
 
-def _tell_estimate(plan: Plan, stage_states: Sequence[StageState], notify: Notify) -> None:
+def _emit_estimate(plan: Plan, stage_states: Sequence[StageState], notify: Notify) -> None:
     estimate = estimate_run(plan, stage_states)
     if estimate is not None:
         stages = {name: asdict(stage) for name, stage in estimate.stages.items()}
@@ -189,13 +189,13 @@ def _tell_estimate(plan: Plan, stage_states: Sequence[StageState], notify: Notif
 def _recorded(plan: Plan, events: EventLog, notify: Notify) -> Iterator[Notify]:
     """Record the events of a run from its beginning to its end, even if it fails."""
 
-    def tell(event: str, **fields: Any) -> None:
+    def emit(event: str, **fields: Any) -> None:
         events.record(event, **fields)
         notify(event, **fields)
 
     events.record("run_started", job=plan.id, stages=len(plan.stages))
     try:
-        yield tell
+        yield emit
         events.record("run_ended", ending="finished")
     except BaseException as error:
         ending, problem = _ending(error)
@@ -275,10 +275,10 @@ def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager
     def start() -> Iterator[Executor]:
         from latentscale_pipeline.executors.open import open_cluster
 
-        def tell(line: str) -> None:
+        def echo(line: str) -> None:
             notify("cluster_warned", problem=line)
 
-        with open_cluster(cluster, _described(plan), tell) as executor:
+        with open_cluster(cluster, _described(plan), echo) as executor:
             if executor.dashboard:
                 notify("dashboard_opened", link=executor.dashboard)
             elif getattr(cluster, "dashboard", False):
@@ -320,7 +320,7 @@ def work_with_caches(plan: Plan) -> Work:
     """Return the work of a job, with access to the results of other jobs below the same output."""
     return replace(
         job_work(plan),
-        caches=find_caches(plan),
+        caches=find_stored_results(plan),
         part_caches=find_part_caches(plan),
         dependencies=plan.dependencies,
         earlier=find_earlier(plan),
@@ -379,11 +379,11 @@ def _describe(plan: Plan, previous: StoredPlan) -> bytes:
     return (json.dumps({**description, "code": code}, indent=1) + "\n").encode()
 
 
-def _inspect_finished(plan: Plan, work: Work, tell: Notify, *, thorough: bool) -> Results | None:
+def _inspect_finished(plan: Plan, work: Work, emit: Notify, *, thorough: bool) -> Results | None:
     """Tell what a finished job lacks; return its results if every byte of them is right."""
     damage = find_damage(work.store, thorough=thorough)
     for problem in damage:
-        tell("file_damaged", problem=problem)
+        emit("file_damaged", problem=problem)
     # Without an inventory nobody knows what results.json should be, so it is written anew.
     listed = thorough and not damage and read_inventory(work.store) is not None
     return _previous_results(plan, work) if listed else None

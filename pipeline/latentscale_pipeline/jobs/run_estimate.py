@@ -11,7 +11,7 @@ from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.jobs.automatic_cluster import typical_work_seconds
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.run_record import RunEstimate, StageEstimate
-from latentscale_pipeline.jobs.schedule import foresee
+from latentscale_pipeline.jobs.schedule import simulate_schedule
 from latentscale_pipeline.jobs.stage_forecast import forecast_stage
 from latentscale_pipeline.jobs.worker_pool import STARTUP_SECONDS, WorkerPool
 
@@ -40,7 +40,7 @@ def estimate_run(plan: Plan, stage_states: Sequence[StageState]) -> RunEstimate 
     rates = calibrate(read_shards(plan.corpora["corpus"]))
     worker_pool = WorkerPool.of(plan.config, plan.stages)
     forecasts = [forecast_stage(state.stage, worker_pool, state, rates) for state in stage_states]
-    schedule = foresee([forecast.remaining for forecast in forecasts], worker_pool)
+    schedule = simulate_schedule([forecast.pending for forecast in forecasts], worker_pool)
     stages = {
         forecast.stage.name: StageEstimate(
             forecast.work_seconds, round(forecast.left * forecast.stage.tasks)

@@ -20,7 +20,7 @@ FINALISING = -1
 ESTIMATE_WEIGHT = 0.1
 """Share of a run after which its pace says as much about the time left as the estimate does."""
 
-MOST_UNFINISHED = 0.95
+MAX_UNFINISHED = 0.95
 """Share of a stage that is taken as done at most before it is complete."""
 
 
@@ -139,7 +139,7 @@ def _share_done(stage: StageRecord | None, tasks: int) -> float:
     """Return which share of the missing tasks is done; never all before the stage is complete."""
     if stage is None:
         return 0.0
-    return 1.0 if stage.complete else min(len(stage.costs) / max(tasks, 1), MOST_UNFINISHED)
+    return 1.0 if stage.complete else min(len(stage.costs) / max(tasks, 1), MAX_UNFINISHED)
 
 
 @dataclass

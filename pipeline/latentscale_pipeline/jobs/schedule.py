@@ -19,7 +19,7 @@ ROUNDING = 1e-6
 
 
 @dataclass
-class Remaining:
+class PendingStage:
     """What remains of a stage.
 
     Attributes
@@ -27,7 +27,7 @@ class Remaining:
     stage : Stage
         The stage.
     work_seconds : float
-        Time that its remaining tasks take on one thread.
+        Time that its pending tasks take on one thread.
     left : float
         The share of its tasks that remain; 0 if it is done.
     present_bytes : int
@@ -73,50 +73,50 @@ class Schedule:
     kept_bytes: int
 
 
-def foresee(stages: Sequence[Remaining], worker_pool: WorkerPool) -> Schedule:
+def simulate_schedule(stages: Sequence[PendingStage], worker_pool: WorkerPool) -> Schedule:
     """Follow the loop from the end of one task to the next.
 
     Parameters
     ----------
-    stages : sequence of Remaining
+    stages : sequence of PendingStage
         In the order of the plan; used up.
     worker_pool : WorkerPool
         The workers.
     """
     held = _Folders(stages)
     seconds = 0.0
-    while not all(remaining.done for remaining in stages):
+    while not all(pending.done for pending in stages):
         shares = _shares(stages, worker_pool)
-        crowding = max(1.0, sum(at_once for _, at_once in shares) / worker_pool.cores)
+        oversubscription = max(1.0, sum(at_once for _, at_once in shares) / worker_pool.cores)
         step = min(
-            (remaining.tasks - _next_end(remaining.tasks, at_once))
-            * remaining.task_seconds
-            / at_once
-            for remaining, at_once in shares
+            (pending.tasks - _next_end(pending.tasks, at_once)) * pending.task_seconds / at_once
+            for pending, at_once in shares
         )
-        for remaining, at_once in shares:
-            end = _next_end(remaining.tasks, at_once)
-            took = (remaining.tasks - end) * remaining.task_seconds / at_once
+        for pending, at_once in shares:
+            end = _next_end(pending.tasks, at_once)
+            took = (pending.tasks - end) * pending.task_seconds / at_once
             ends = took <= step * (1 + 1e-9)
-            progress = step * at_once / max(remaining.task_seconds, 1e-12)
-            remaining.tasks = end if ends else remaining.tasks - progress
-        seconds += step * crowding
+            progress = step * at_once / max(pending.task_seconds, 1e-12)
+            pending.tasks = end if ends else pending.tasks - progress
+        seconds += step * oversubscription
         held.update()
     return Schedule(seconds, held.peak, held.now)
 
 
-def _shares(stages: Sequence[Remaining], worker_pool: WorkerPool) -> list[tuple[Remaining, int]]:
+def _shares(
+    stages: Sequence[PendingStage], worker_pool: WorkerPool
+) -> list[tuple[PendingStage, int]]:
     """Return the stages that run now, each with how many of its tasks run at once."""
-    done = {remaining.stage.name for remaining in stages if remaining.done}
-    planned = {remaining.stage.name for remaining in stages}
+    done = {pending.stage.name for pending in stages if pending.done}
+    planned = {pending.stage.name for pending in stages}
     free = worker_pool.workers * worker_pool.threads
     shares = []
-    for remaining in stages:
-        stage = remaining.stage
-        if remaining.done or not done >= planned.intersection(stage.needs) or not free:
+    for pending in stages:
+        stage = pending.stage
+        if pending.done or not done >= planned.intersection(stage.needs) or not free:
             continue
-        at_once = min(free, math.ceil(remaining.tasks), worker_pool.slots(stage))
-        shares.append((remaining, at_once))
+        at_once = min(free, math.ceil(pending.tasks), worker_pool.slots(stage))
+        shares.append((pending, at_once))
         free -= at_once
     return shares
 
@@ -132,16 +132,16 @@ def _next_end(tasks: float, at_once: int) -> float:
 class _Folders:
     """The sizes of the folders of all stages."""
 
-    def __init__(self, stages: Sequence[Remaining]) -> None:
+    def __init__(self, stages: Sequence[PendingStage]) -> None:
         self._stages = stages
         self._readers = {
-            remaining.stage.name: [
-                other for other in stages if remaining.stage.name in other.stage.needs
+            pending.stage.name: [
+                other for other in stages if pending.stage.name in other.stage.needs
             ]
-            for remaining in stages
+            for pending in stages
         }
         self._present = {
-            remaining.stage.name: remaining.present_bytes for remaining in stages if remaining.done
+            pending.stage.name: pending.present_bytes for pending in stages if pending.done
         }
         self.now = self.peak = 0
         self.update()
@@ -151,17 +151,17 @@ class _Folders:
         self.peak = max(self.peak, sum(self._before_removal(each) for each in self._stages))
         self.now = sum(self._after_removal(each) for each in self._stages)
 
-    def _before_removal(self, remaining: Remaining) -> int:
-        name = remaining.stage.name
+    def _before_removal(self, pending: PendingStage) -> int:
+        name = pending.stage.name
         if name in self._present:
             return self._present[name]
-        return int(remaining.bytes)
+        return int(pending.bytes)
 
-    def _after_removal(self, remaining: Remaining) -> int:
-        held = self._before_removal(remaining)
-        if not remaining.done:
+    def _after_removal(self, pending: PendingStage) -> int:
+        held = self._before_removal(pending)
+        if not pending.done:
             return held
-        stage = remaining.stage
+        stage = pending.stage
         read = all(other.done for other in self._readers[stage.name])
         held = min(held, stage.kept_bytes if read else stage.result_bytes)
         self._present[stage.name] = held

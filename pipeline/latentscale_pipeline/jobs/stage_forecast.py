@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from latentscale_pipeline.engine.calibration import TASK_SECONDS, Rates
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.state import StageState
-from latentscale_pipeline.jobs.schedule import Remaining
+from latentscale_pipeline.jobs.schedule import PendingStage
 from latentscale_pipeline.jobs.worker_pool import WorkerPool
 
 
@@ -47,8 +47,8 @@ class StageForecast:
         """Return the time from its first task to its end if no other stage uses the workers."""
         parts = max(1, math.ceil(self.left * self.stage.side_by_side))
         at_once = min(parts, self.worker_pool.slots(self.stage))
-        crowding = max(1.0, at_once / self.worker_pool.cores)
-        return self.work_seconds / parts * math.ceil(parts / at_once) * crowding
+        oversubscription = max(1.0, at_once / self.worker_pool.cores)
+        return self.work_seconds / parts * math.ceil(parts / at_once) * oversubscription
 
     @property
     def written_bytes(self) -> int:
@@ -56,10 +56,10 @@ class StageForecast:
         return self.copied_bytes + round(self.left * self.stage.cost_estimate.bytes_written)
 
     @property
-    def remaining(self) -> Remaining:
+    def pending(self) -> PendingStage:
         """Return what remains of it when the run begins."""
         before = self.present_bytes + self.copied_bytes
-        return Remaining(self.stage, self.work_seconds, self.left, before)
+        return PendingStage(self.stage, self.work_seconds, self.left, before)
 
 
 def forecast_stage(

@@ -44,14 +44,14 @@ from latentscale_pipeline.storage.cancellation import read_cancel_request
 from latentscale_pipeline.storage.events import read_events
 from latentscale_pipeline.storage.lock import (
     Holder,
-    Life,
+    Liveness,
     Lock,
-    look_for_life,
+    check_liveness,
     read_holders,
     read_lock,
 )
 from latentscale_pipeline.storage.objects import ObjectStore
-from latentscale_pipeline.views.formatting import write_duration
+from latentscale_pipeline.views.formatting import format_duration
 
 State = Literal[
     "queued", "running", "finished", "dead", "cancelled", "interrupted", "failed", "planned"
@@ -268,14 +268,14 @@ def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStat
         Costs of the same folder; without it, only the parts that the last run computed have costs.
     """
     lock = read_lock(store)
-    life = None
+    liveness = None
     if lock.holder is not None and not lock.released:
-        life = look_for_life(store, lock.holder)
-        if not life.alive and read_lock(store) != lock:
+        liveness = check_liveness(store, lock.holder)
+        if not liveness.alive and read_lock(store) != lock:
             return read_status(store, costs)  # the run ended between two reads
     keys = store.sizes()
     record = _last_record(store, lock)
-    state, reason = _state(store, keys, lock, life, record)
+    state, reason = _state(store, keys, lock, liveness, record)
     running = state == "running"
     stages = _stages(read_plan(store), keys, record, running, costs)
     return JobStatus(
@@ -287,13 +287,15 @@ def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStat
         stages_total=len(stages),
         seconds_left=_rounded(record.seconds_left(time.time())) if running else None,
         runs=lock.generation,
-        run=_last_run(lock.holder, life, record),
+        run=_last_run(lock.holder, liveness, record),
         dashboard=(record.dashboard or None) if running else None,
         stages=stages,
     )
 
 
-def _last_run(holder: Holder | None, life: Life | None, record: RunRecord) -> LastRun | None:
+def _last_run(
+    holder: Holder | None, liveness: Liveness | None, record: RunRecord
+) -> LastRun | None:
     if holder is None:
         return None
     started, ended = (
@@ -302,7 +304,11 @@ def _last_run(holder: Holder | None, life: Life | None, record: RunRecord) -> La
         else datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
         for moment in (record.started, record.ended)
     )
-    age = None if life is None or life.heartbeat_age is None else round(life.heartbeat_age, 1)
+    age = (
+        None
+        if liveness is None or liveness.heartbeat_age is None
+        else round(liveness.heartbeat_age, 1)
+    )
     return LastRun(holder.attempt, holder.host, holder.pid, started, ended, age)
 
 
@@ -321,18 +327,22 @@ def _record(store: ObjectStore, holder: Holder | None) -> RunRecord:
 
 
 def _state(
-    store: ObjectStore, keys: Mapping[str, int], lock: Lock, life: Life | None, record: RunRecord
+    store: ObjectStore,
+    keys: Mapping[str, int],
+    lock: Lock,
+    liveness: Liveness | None,
+    record: RunRecord,
 ) -> tuple[State, str]:
-    if life is not None and life.alive:
-        return "running", _sign_of_running(store, lock, life)
+    if liveness is not None and liveness.alive:
+        return "running", _evidence_of_running(store, lock, liveness)
     if "results.json" in keys:
         lasted = record.ended is not None and record.started is not None
         return "finished", f"in {_span(record)}" if lasted else "its results are there"
     submission = last_submission(store, keys)
     if submission is not None and submission.runs >= lock.generation:
         return _state_of_waiting(submission)
-    if life is not None:
-        return "dead", life.sign
+    if liveness is not None:
+        return "dead", liveness.evidence
     if lock.holder is None:
         return "planned", "never started"
     for state in ENDED:
@@ -352,16 +362,16 @@ def _state_of_waiting(submission: Submission) -> tuple[State, str]:
 
 
 def _span(record: RunRecord) -> str:
-    return write_duration((record.ended or 0.0) - (record.started or 0.0))
+    return format_duration((record.ended or 0.0) - (record.started or 0.0))
 
 
-def _sign_of_running(store: ObjectStore, lock: Lock, life: Life) -> str:
+def _evidence_of_running(store: ObjectStore, lock: Lock, liveness: Liveness) -> str:
     request = read_cancel_request(store, lock.holder) if lock.holder else None
     if request is not None:
-        return f"{life.sign}, asked to end from {request.get('host', 'somewhere')}"
-    if life.heartbeat_age is None:
-        return life.sign
-    return f"{life.sign}, heartbeat {life.heartbeat_age:.0f} s ago"
+        return f"{liveness.evidence}, asked to end from {request.get('host', 'somewhere')}"
+    if liveness.heartbeat_age is None:
+        return liveness.evidence
+    return f"{liveness.evidence}, heartbeat {liveness.heartbeat_age:.0f} s ago"
 
 
 def _stages(

@@ -35,7 +35,7 @@ from latentscale_pipeline.config.cluster import (
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.user_functions import refuse_code
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.corpus.ingest.create import Prospect, find_corpus
+from latentscale_pipeline.corpus.ingest.create import UningestedCorpus, find_corpus
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError, first_line
 from latentscale_pipeline.executors.dask.batch import import_jobqueue, worker_script
 from latentscale_pipeline.executors.dask.kubernetes_objects import create_object, import_kr8s
@@ -169,7 +169,7 @@ def plan_without_ingest(config: JobConfig, *, allow_code: bool) -> tuple[Plan, l
     """
     refuse_code(config.measures, allowed=allow_code)
     with storage_options(config.storage_options):
-        found: dict[Role, Corpus | Prospect] = {
+        found: dict[Role, Corpus | UningestedCorpus] = {
             role: find_corpus(url, config.output).without(excluded)
             for role, (url, excluded) in corpus_sources(config).items()
         }
@@ -179,7 +179,7 @@ def plan_without_ingest(config: JobConfig, *, allow_code: bool) -> tuple[Plan, l
     corpora = {role: corpus for role, corpus in found.items() if isinstance(corpus, Corpus)}
     if len(corpora) == len(found):
         return identify_plan(config, corpora, facts, stages), []
-    prospects = [corpus.url for corpus in found.values() if isinstance(corpus, Prospect)]
+    prospects = [corpus.url for corpus in found.values() if isinstance(corpus, UningestedCorpus)]
     return Plan(config, corpora, facts, stages, UNKNOWN_HASH), prospects
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from latentscale_pipeline.config.cluster import ON_THIS_MACHINE
 from latentscale_pipeline.config.job import JobConfig
-from latentscale_pipeline.engine.memory import idle_memory, tasks_that_fit, write_gibibytes
+from latentscale_pipeline.engine.memory import format_gibibytes, idle_memory, tasks_that_fit
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.jobs.automatic_cluster import choose_cluster
 from latentscale_pipeline.jobs.machine import usable_cores
@@ -81,11 +81,11 @@ def memory_shortfall(worker_pool: WorkerPool, stages: Sequence[Stage], memory: i
         has = f"this machine has {memory / 2**30:.1f}GiB"
         if alone > memory:
             return (
-                f"stage {stage.name} needs {write_gibibytes(alone)} in one process and {has}; run "
+                f"stage {stage.name} needs {format_gibibytes(alone)} in one process and {has}; run "
                 "it on a larger one, use fewer rows, or leave this measure out"
             )
         needs = (
-            f"stage {stage.name} needs {write_gibibytes(together)} for "
+            f"stage {stage.name} needs {format_gibibytes(together)} for "
             f"{worker_pool.at_once(stage)} tasks at once"
         )
         fewer = (

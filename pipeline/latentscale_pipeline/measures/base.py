@@ -22,13 +22,13 @@ from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import MARKER_BYTES, Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.results import model
+from latentscale_pipeline.results.definitions import ScoreDefinition
 from latentscale_pipeline.results.model import Score as Score
 from latentscale_pipeline.results.part import Part
 from latentscale_pipeline.results.part import Role as Role
 from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.views.content import Table
 from latentscale_pipeline.views.figure import Figure, Style
-from latentscale_pipeline.views.glossary import Definition
 
 GROUPS = ("Diversity", "Shape", "Coverage", "Rows")
 """What scores are about, in the order of summaries."""
@@ -49,7 +49,7 @@ RESULT_BYTES = MARKER_BYTES
 """Approximate size of the marker of a part."""
 
 
-def write_pairs(pairs: float) -> str:
+def format_pairs(pairs: float) -> str:
     """Format a number of row pairs for a configuration, rounded up: ``4.1e+12``."""
     exponent = math.floor(math.log10(pairs))
     return f"{math.ceil(pairs / 10 ** (exponent - 1)) / 10:.1f}e+{exponent:02d}"
@@ -374,7 +374,7 @@ class MeasureReport:
     title: ClassVar[str] = ""
     question: ClassVar[str] = ""
     source: ClassVar[str] = ""
-    scores: ClassVar[Mapping[str, Definition]] = {}
+    scores: ClassVar[Mapping[str, ScoreDefinition]] = {}
     dependent: ClassVar[tuple[str, ...]] = ()
     of_labels: ClassVar[bool] = False
     replicated: ClassVar[str] = ""
@@ -586,6 +586,13 @@ def store_estimate(estimate: Estimate) -> dict[str, Any]:
 def store_scored(found: Scored) -> dict[str, Any]:
     """Convert a score to JSON values: ``estimate`` and ``sampling_error``."""
     return asdict(found)
+
+
+def load_scored(values: Mapping[str, Any] | None) -> Scored | None:
+    """Convert JSON values to a score; None if there are none, or these have no estimate."""
+    if not values or not values.get("estimate"):
+        return None
+    return Scored(load_estimate(values["estimate"]), values["sampling_error"])
 
 
 def load_estimate(values: Mapping[str, Any]) -> Estimate:

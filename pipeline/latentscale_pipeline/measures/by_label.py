@@ -29,10 +29,10 @@ from latentscale_pipeline.results.model import Labels
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 from latentscale_pipeline.storage.canonical import slug
 
-LEAST_ROWS = 20
+MIN_ROWS = 20
 """Fewest rows of a label that is measured."""
 
-MOST_LABELS = 1000
+MAX_LABELS = 1000
 """Largest number of labels of a job, because each adds stages of its own."""
 
 
@@ -82,10 +82,10 @@ def plan_by_label(
             raise BadInput(
                 f"group_by and measures.{name}.labels both measure the labels; leave out one"
             )
-    if len(measured_labels(facts)) > MOST_LABELS:
+    if len(measured_labels(facts)) > MAX_LABELS:
         raise BadInput(
             f"corpus: group_by would measure {len(measured_labels(facts))} labels, and "
-            f"{MOST_LABELS} is the most; leave it out, or ingest some as corpora of their own"
+            f"{MAX_LABELS} is the most; leave it out, or ingest some as corpora of their own"
         )
     return [
         stage
@@ -97,7 +97,7 @@ def plan_by_label(
 
 def measured_labels(facts: JobFacts) -> dict[str, int]:
     """Return the rows of every label that has enough of them."""
-    return {label: n for label, n in facts.label_rows.items() if n >= LEAST_ROWS}
+    return {label: n for label, n in facts.label_rows.items() if n >= MIN_ROWS}
 
 
 def stage_prefix(label: str) -> str:
@@ -124,7 +124,7 @@ def collect_by_label(
         for name, section in _sections_of_label(measures, sections).items():
             found = measures[name].collect(section, own, result).scores
             scores += [score.model_copy(update={"label": label}) for score in found]
-    labels = Labels(measured=measured, left_out=left_out, least_rows=LEAST_ROWS)
+    labels = Labels(measured=measured, left_out=left_out, least_rows=MIN_ROWS)
     return Findings(labels, tuple(scores))
 
 

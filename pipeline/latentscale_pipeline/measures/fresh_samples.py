@@ -59,7 +59,7 @@ DRAWN_BYTES = 128 * 2**20
 SAMPLES = 3
 """Samples of the reference beside one of the corpus."""
 
-DISJOINT, LEAST_DISJOINT = 5, 2
+DISJOINT, MIN_DISJOINT = 5, 2
 """Number of disjoint samples that a corpus has rows for, or at least where it has few."""
 
 SIZES = (5, 2, 1)
@@ -122,7 +122,7 @@ def sample_sizes(facts: JobFacts) -> SampleSizes | str:
     corpus, reference = facts.corpora["corpus"], facts.corpora.get("reference")
     if reference is not None and corpus.d != reference.d:
         return f"the corpus has {corpus.d} dimensions and the reference {reference.d}"
-    parts: dict[Role, int] = dict.fromkeys(facts.corpora, SAMPLES) | {"corpus": LEAST_DISJOINT}
+    parts: dict[Role, int] = dict.fromkeys(facts.corpora, SAMPLES) | {"corpus": MIN_DISJOINT}
     if any(facts.corpora[role].n < count * MIN_ROWS for role, count in parts.items()):
         need = [f"{count * MIN_ROWS} rows of the {role}" for role, count in parts.items()]
         return f"samples of {MIN_ROWS} rows need {' and '.join(need)}"

@@ -11,7 +11,7 @@ import sys
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.results.model import Labels
 from latentscale_pipeline.results.part import Part
-from latentscale_pipeline.results.schema import results_schema, write_schema
+from latentscale_pipeline.results.schema import format_schema, results_schema
 
 
 def results_models() -> dict[str, type[Part]]:
@@ -21,4 +21,4 @@ def results_models() -> dict[str, type[Part]]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(write_schema(results_schema(results_models())))
+    sys.stdout.write(format_schema(results_schema(results_models())))

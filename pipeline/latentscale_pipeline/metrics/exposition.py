@@ -15,7 +15,7 @@ from typing import Any
 from latentscale_pipeline.errors import BadInput, how_to_install
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.formatting import write_number
+from latentscale_pipeline.views.formatting import format_number
 
 CLIENT_MISSING = (
     f"metrics are written by prometheus-client, which isn't installed; {how_to_install('metrics')}"
@@ -35,7 +35,7 @@ GAUGES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def write_metrics(jobs: Sequence[FinishedJob], *, openmetrics: bool = False) -> bytes:
+def format_metrics(jobs: Sequence[FinishedJob], *, openmetrics: bool = False) -> bytes:
     """Return the scores of some finished jobs.
 
     Parameters
@@ -106,6 +106,6 @@ class _Collector:
 def _labels(score: Score) -> list[str]:
     fields = (getattr(score, name) for name in NAMING)
     return [
-        "" if field is None else write_number(field, 6) if isinstance(field, float) else str(field)
+        "" if field is None else format_number(field, 6) if isinstance(field, float) else str(field)
         for field in fields
     ]

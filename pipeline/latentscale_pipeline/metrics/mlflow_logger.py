@@ -19,7 +19,7 @@ from latentscale_pipeline.results.model import Score
 MLFLOW_MISSING = f"MLflow isn't installed; {how_to_install('mlflow')}"
 
 JOB_TAG = "latentscale.job"
-MOST_METRICS = 1000
+MAX_METRICS = 1000
 """Maximum number of metrics per request."""
 
 KEY_CHARACTERS = 200
@@ -72,8 +72,8 @@ def _log(client: Any, job: FinishedJob, experiment: str) -> bool:
     run = known[0] if known else _new_run(client, place, job, moment)
     logged = run.data.metrics
     metrics = [Metric(key, number, moment, 0) for key, number in _metrics(job) if key not in logged]
-    for first in range(0, len(metrics), MOST_METRICS):
-        client.log_batch(run.info.run_id, metrics=metrics[first : first + MOST_METRICS])
+    for first in range(0, len(metrics), MAX_METRICS):
+        client.log_batch(run.info.run_id, metrics=metrics[first : first + MAX_METRICS])
     client.set_terminated(run.info.run_id, end_time=moment)
     return True
 

@@ -7,10 +7,10 @@ one HTML page that needs no network, Markdown, and JSON.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from latentscale_pipeline.report.document import write_json
-from latentscale_pipeline.report.html import write_html
+from latentscale_pipeline.report.document import format_json
+from latentscale_pipeline.report.html import format_html
 from latentscale_pipeline.report.job import job_report
-from latentscale_pipeline.report.markdown import write_markdown
+from latentscale_pipeline.report.markdown import format_markdown
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Report
 from latentscale_pipeline.views.svg import draw_panels
@@ -19,16 +19,16 @@ FILE_WIDTH = 640
 """Width of a figure's file, in pixels."""
 
 FORMATS: Mapping[str, Callable[[Report], str]] = {
-    "html": write_html,
-    "md": write_markdown,
-    "json": write_json,
+    "html": format_html,
+    "md": format_markdown,
+    "json": format_json,
 }
 """The formats of a report, with the function that writes each."""
 
 
 def render_report(results: Results, provenance: dict[str, Any] | None = None) -> str:
     """Return the report of a finished job as one self-contained HTML document."""
-    return write_html(job_report(results, provenance))
+    return format_html(job_report(results, provenance))
 
 
 def figure_files(report: Report) -> dict[str, str]:

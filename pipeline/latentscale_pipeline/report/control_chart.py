@@ -20,7 +20,7 @@ import numpy as np
 from latentscale_pipeline.report.scores import report_of
 from latentscale_pipeline.results.model import Score
 
-LEAST_JOBS = 5
+MIN_JOBS = 5
 """Fewest earlier jobs that give limits."""
 
 TINY = 1e-12
@@ -161,9 +161,9 @@ def control_limits(score: Score, earlier: Sequence[Score], rate: float) -> Contr
     Returns
     -------
     ControlLimits or None
-        None with fewer than :data:`LEAST_JOBS` earlier values.
+        None with fewer than :data:`MIN_JOBS` earlier values.
     """
-    if len(earlier) < LEAST_JOBS:
+    if len(earlier) < MIN_JOBS:
         return None
     from latentscale.estimate import student_quantile  # reading results needs no scipy
 

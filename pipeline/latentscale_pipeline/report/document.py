@@ -16,7 +16,7 @@ def report_document(report: Report) -> dict[str, Any]:
     return {"schema": REPORT_SCHEMA, **asdict(report)}
 
 
-def write_json(report: Report) -> str:
+def format_json(report: Report) -> str:
     """Return a report as JSON text; NaN and infinity raise an error."""
     return json.dumps(report_document(report), indent=1, allow_nan=False, default=_plain) + "\n"
 

@@ -10,8 +10,8 @@ from latentscale.sampling.fresh_samples import adjust
 from latentscale_pipeline.measures.base import ExpectedScore
 from latentscale_pipeline.report.scores import report_of
 from latentscale_pipeline.report.verdict import LEVEL, headlines_of
+from latentscale_pipeline.results.definitions import ScoreDefinition
 from latentscale_pipeline.results.model import ExpectedRange, Score
-from latentscale_pipeline.views.glossary import Definition
 
 
 def with_expected(scores: Sequence[Score], found: Mapping[int, ExpectedScore | str]) -> list[Score]:
@@ -55,7 +55,7 @@ def _fields(
     if isinstance(expected, str):
         return {"expected_reason": expected}
     expectation = expected.expectation
-    limits = report_of(score.measure).scores.get(score.score, Definition("", ""))
+    limits = report_of(score.measure).scores.get(score.score, ScoreDefinition("", ""))
     given = {} if p_adjusted is None else {"p_adjusted": p_adjusted}
     return {
         "expected": ExpectedRange(

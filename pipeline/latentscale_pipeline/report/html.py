@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from markupsafe import Markup
 
-MOST_COLUMNS = 4
+MAX_COLUMNS = 4
 """Columns of a table that fits half of a wide page."""
 
 
-def write_html(report: Report) -> str:
+def format_html(report: Report) -> str:
     """Return a report as one self-contained HTML document."""
     # Imported here because comparisons on a terminal don't need it.
     from markupsafe import Markup
@@ -109,7 +109,7 @@ def _is_narrow(section: Section) -> bool:
         return False
     if section.figures:
         return len(section.figures) == 1
-    return len(section.tables) == 1 and len(section.tables[0].header) <= MOST_COLUMNS
+    return len(section.tables) == 1 and len(section.tables[0].header) <= MAX_COLUMNS
 
 
 def _variable(colour: str) -> str:

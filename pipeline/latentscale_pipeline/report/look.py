@@ -10,7 +10,7 @@ from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
 from latentscale_pipeline.report.verdict import LEVEL, compared
 from latentscale_pipeline.results.model import Results, RowsToLookAt, RowToLookAt
 from latentscale_pipeline.views.content import Section, ShownRow, Table, table_of
-from latentscale_pipeline.views.formatting import printable, shorten, write_number
+from latentscale_pipeline.views.formatting import format_number, printable, shorten
 
 FIRST_ROWS = 3
 """Rows that a report opens with."""
@@ -114,7 +114,7 @@ def _shown(reason: RowFilter, row: RowToLookAt) -> ShownRow:
         name=f"reference {name}" if reason.of == "reference" else name,
         label=printable(row.label or ""),
         why=said.format(other=other),
-        distance="" if row.distance is None else write_number(row.distance, 2, typeset=True),
+        distance="" if row.distance is None else format_number(row.distance, 2, typeset=True),
         text=shorten(row.text or "", TEXT_LENGTH),
         other_text=shorten(row.other_text or "", TEXT_LENGTH),
     )

@@ -8,7 +8,7 @@ from latentscale_pipeline.views.content import Answer, Opening, Report, Section,
 from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
 
 
-def write_markdown(report: Report) -> str:
+def format_markdown(report: Report) -> str:
     """Return a report as GitHub-flavoured Markdown.
 
     Names are escaped, so that they can't end a cell or become markup.

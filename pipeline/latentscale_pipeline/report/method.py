@@ -7,16 +7,17 @@ from datetime import datetime
 from typing import Any
 
 from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.results.definitions import Definition
 from latentscale_pipeline.results.model import Corpus, Results, Timing
 from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.views.content import Section, Table, table_of
 from latentscale_pipeline.views.formatting import (
+    format_bytes,
+    format_duration,
     printable,
-    write_bytes,
-    write_duration,
 )
-from latentscale_pipeline.views.glossary import BOUNDS, Definition
-from latentscale_pipeline.views.repeats import REPEATS, write_repeats
+from latentscale_pipeline.views.glossary import BOUNDS
+from latentscale_pipeline.views.repeats import REPEATS, format_repeats
 
 Json = dict[str, Any]
 
@@ -69,7 +70,7 @@ def _corpora_table(corpora: Mapping[Role, Corpus]) -> Table:
             "rows": f"{corpus.n:,}",
             "dimensions": "unknown" if corpus.d is None else f"{corpus.d:,}",
             "type": printable(corpus.dtype or "unknown"),
-            REPEATS: write_repeats(corpus)[0],
+            REPEATS: format_repeats(corpus)[0],
             "fingerprint": printable(corpus.fingerprint),
             "location": printable(corpus.uri or "unknown"),
         }
@@ -90,7 +91,7 @@ def _provenance_tables(results: Results) -> list[Table]:
     ]
     elapsed = _elapsed(job.started, job.finished)
     if elapsed is not None:
-        rows.append(("elapsed", write_duration(elapsed)))
+        rows.append(("elapsed", format_duration(elapsed)))
     cluster = job.cluster or {}
     rows += [(f"cluster {printable(key)}", printable(cluster[key])) for key in cluster]
     tables = [Table("Job", ("what", "value"), rows)]
@@ -106,7 +107,7 @@ def _run_tables(provenance: Json | None) -> list[Table]:
         return []
     run = provenance["runs"][-1]
     git, machine, threads = run["git"], run["machine"], run["threads"]
-    memory = write_bytes(machine["memory_bytes"])
+    memory = format_bytes(machine["memory_bytes"])
     rows: list[Sequence[str]] = [
         ("command", printable(run["command"] or "none: called as a library")),
         ("runs", f"{len(provenance['runs'])}"),
@@ -165,7 +166,7 @@ def _timings_table(timings: Sequence[Timing]) -> Table:
     rows = [
         {
             "stage": printable(timing.stage),
-            "time": write_duration(timing.seconds),
+            "time": format_duration(timing.seconds),
             "tasks": f"{timing.tasks:,}",
             "peak memory": _peak(timing),
             "projected": _size(timing.projected_memory_bytes),
@@ -177,7 +178,7 @@ def _timings_table(timings: Sequence[Timing]) -> Table:
     if rows:
         total = {
             "stage": "all stages",
-            "time": write_duration(sum(timing.seconds for timing in timings)),
+            "time": format_duration(sum(timing.seconds for timing in timings)),
             "tasks": f"{sum(timing.tasks or 0 for timing in timings):,}",
             "peak memory": _size(max(timing.peak_memory_bytes or 0 for timing in timings) or None),
         }
@@ -191,7 +192,7 @@ COSTS = ("time", "peak memory")
 
 def written_cost(seconds: float | None, peak_memory_bytes: int | None) -> dict[str, str]:
     """Format the cost of a whole job: its time and the peak memory of a process."""
-    time = "unknown" if seconds is None else write_duration(seconds)
+    time = "unknown" if seconds is None else format_duration(seconds)
     return dict(zip(COSTS, (time, _size(peak_memory_bytes)), strict=True))
 
 
@@ -202,4 +203,4 @@ def _peak(timing: Timing) -> str:
 
 
 def _size(count: int | None) -> str:
-    return "unknown" if count is None else write_bytes(count)
+    return "unknown" if count is None else format_bytes(count)

@@ -16,16 +16,16 @@ from latentscale_pipeline.report.verdict import (
     Compared,
     clean_command,
     distance,
+    format_verdict,
     found_and_usual,
     headlines_of,
     look_commands,
     sample_rows,
-    write_verdict,
 )
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Results, Score
 from latentscale_pipeline.views.content import Opening, Strip
-from latentscale_pipeline.views.formatting import counted, printable, write_share
-from latentscale_pipeline.views.scores import write_p, write_range, write_summarised
+from latentscale_pipeline.views.formatting import counted, format_share, printable
+from latentscale_pipeline.views.scores import format_p, format_range, format_summarised
 
 ROWS = GROUPS[-1]
 """The group of scores that count rows."""
@@ -40,7 +40,7 @@ def open_report(results: Results, usual: str = "the reference") -> Opening:
     """Return the verdict of a job on what is usual, with its evidence by groups of scores."""
     verdict = results.verdict
     heading, sentences = (
-        write_verdict(verdict, usual) if verdict else (HEADINGS[None], [NO_VERDICT])
+        format_verdict(verdict, usual) if verdict else (HEADINGS[None], [NO_VERDICT])
     )
     headlines = sorted(headlines_of(results.scores), key=_place)
     compared = [Compared(score, score.expected) for score in headlines if score.expected]
@@ -84,14 +84,14 @@ def _strip(score: Score, results: Results, rows: int | None) -> Strip:
     if score.expected is None:
         return Strip(title, _alone(score, results), group=group)
     one = Compared(score, score.expected)
-    found, usual = write_range(score.expected, score.unit, typeset=True)
+    found, usual = format_range(score.expected, score.unit, typeset=True)
     if score.unit != SHARE_OF_ROWS:
         found = found_and_usual(one, rows, typeset=True)[0]
     elif one.expected.rows != _rows(results):
         found = f"{found} of {one.expected.rows:,}"
     # Beyond the edge it makes no difference how far.
     away = min(max(distance(score.expected), -FAR), FAR)
-    return Strip(title, found, usual, write_p(one.p), away, one.p <= LEVEL, group)
+    return Strip(title, found, usual, format_p(one.p), away, one.p <= LEVEL, group)
 
 
 def _rows(results: Results) -> int:
@@ -104,8 +104,8 @@ def _alone(score: Score, results: Results) -> str:
         return "none"
     if score.unit == SHARE_OF_ROWS:
         whole = score.of == "corpus" and score.bounds == "exact"
-        return f"{round(score.value * _rows(results)):,}" if whole else write_share(score.value)
-    return write_summarised(score, typeset=True)
+        return f"{round(score.value * _rows(results)):,}" if whole else format_share(score.value)
+    return format_summarised(score, typeset=True)
 
 
 def _rows_said(results: Results, rows: Sequence[Strip]) -> str:

@@ -28,10 +28,10 @@ from latentscale_pipeline.report.verdict import LEVEL, headlines_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
 from latentscale_pipeline.results.part import Role
 
-MOST_SAMPLES = 1000
+MAX_SAMPLES = 1000
 """Largest number of samples that a job takes."""
 
-MOST_ROWS = 10**12
+MAX_ROWS = 10**12
 """Number of rows beyond which none is worth naming."""
 
 DEFAULT_SAMPLES = 10
@@ -136,7 +136,7 @@ def _power(job: FinishedJob, score: Score, change: float, level: float) -> Power
     def shows(rows: int) -> bool:
         return sampled.smallest(level, _grown(sizes, job, rows)) <= change
 
-    rows = _least(shows, SAMPLES * max(sizes.rows, MIN_ROWS), MOST_ROWS)
+    rows = _least(shows, SAMPLES * max(sizes.rows, MIN_ROWS), MAX_ROWS)
     needed = None if rows is None else Needed(rows, _grown(sizes, job, rows).groups)
     return Power(score, sizes.rows, sampled.usual, sampled.smallest(level, sizes), needed)
 
@@ -151,7 +151,7 @@ def _power_of_share(n: int, score: Score, change: float, level: float) -> Power 
     else:
         return None
     rows = math.ceil(n * (shown / change) ** 2)
-    return Power(score, n, usual, shown, Needed(max(rows, 1), 0) if rows <= MOST_ROWS else None)
+    return Power(score, n, usual, shown, Needed(max(rows, 1), 0) if rows <= MAX_ROWS else None)
 
 
 def _sampled(job: FinishedJob, score: Score, level: float) -> _Sampled | None:
@@ -209,7 +209,7 @@ def _grown(sizes: SampleSizes, job: FinishedJob, rows: int) -> SampleSizes:
     n = {
         role: max(rows * own.n // corpus, SAMPLES * sizes.rows) for role, own in job.corpora.items()
     }
-    samples = min(max(sizes.groups, rows // sizes.rows), MOST_SAMPLES)
+    samples = min(max(sizes.groups, rows // sizes.rows), MAX_SAMPLES)
     return _drawn(replace(sizes, groups=samples), job, n)
 
 

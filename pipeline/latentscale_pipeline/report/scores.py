@@ -6,15 +6,16 @@ from collections.abc import Collection, Sequence
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.results.definitions import Definition
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Section, Table, table_of
-from latentscale_pipeline.views.formatting import printable, write_number
-from latentscale_pipeline.views.glossary import BETTER, Definition
+from latentscale_pipeline.views.formatting import format_number, printable
+from latentscale_pipeline.views.glossary import BETTER
 from latentscale_pipeline.views.scores import (
     bracket_kind,
+    format_p,
+    format_range,
     score_name,
-    write_p,
-    write_range,
     written_score,
 )
 
@@ -80,8 +81,8 @@ def full_title(score: Score) -> str:
 
 def _score_cells(score: Score) -> dict[str, str]:
     written, error, expected = written_score(score), score.sampling_error, score.expected
-    known = f"± {write_number(error, 2, typeset=True)}" if error is not None else "unknown"
-    found, usual = write_range(expected, score.unit, typeset=True) if expected else ("", "")
+    known = f"± {format_number(error, 2, typeset=True)}" if error is not None else "unknown"
+    found, usual = format_range(expected, score.unit, typeset=True) if expected else ("", "")
     return {
         "score": score_title(score),
         "of": score.of,
@@ -91,8 +92,8 @@ def _score_cells(score: Score) -> dict[str, str]:
         "sampling error": "" if score.value is None else known,
         "found at": f"{expected.rows:,} rows: {found}" if expected else "",
         "expected": usual,
-        "p alone": write_p(expected.p) if expected else "",
-        "p adjusted": write_p(expected.p_adjusted)
+        "p alone": format_p(expected.p) if expected else "",
+        "p adjusted": format_p(expected.p_adjusted)
         if expected and expected.p_adjusted is not None
         else "",
         "unit": printable(score.unit),

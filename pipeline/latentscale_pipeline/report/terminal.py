@@ -15,12 +15,12 @@ from rich.text import Text
 
 from latentscale_pipeline.report.scores import replicated_scores
 from latentscale_pipeline.results.model import Results, Score
-from latentscale_pipeline.views.formatting import printable, write_number
-from latentscale_pipeline.views.repeats import write_repeats
+from latentscale_pipeline.views.formatting import format_number, printable
+from latentscale_pipeline.views.repeats import format_repeats
 from latentscale_pipeline.views.scores import (
+    format_p,
+    format_range,
     score_name,
-    write_p,
-    write_range,
     written_score,
 )
 from latentscale_pipeline.views.terminal import (
@@ -90,7 +90,7 @@ def _header(results: Results) -> Iterator[str]:
     for role, corpus in results.corpora.by_role().items():
         parts = (
             f"{corpus.n:,} × {corpus.d:,} {corpus.dtype}",
-            write_repeats(corpus)[1],
+            format_repeats(corpus)[1],
             *([f"{corpus.excluded_rows:,} rows left out"] if corpus.excluded_rows else []),
             f"fingerprint {printable(corpus.fingerprint)[:FINGERPRINT_DIGITS]}",
             printable(corpus.uri),
@@ -101,17 +101,17 @@ def _header(results: Results) -> Iterator[str]:
 def _cells(score: Score) -> Cells:
     written, error = written_score(score, typeset=False), score.sampling_error
     known = score.value is not None
-    found, usual = write_range(score.expected, score.unit) if score.expected else ("", "")
+    found, usual = format_range(score.expected, score.unit) if score.expected else ("", "")
     return {
         "measure": printable(score.measure),
         "score": score_name(score),
         "of": score.of,
         "value": written.value,
         "bracket": written.bracket,
-        "sampling error": write_number(error, 2) if known and error is not None else "",
+        "sampling error": format_number(error, 2) if known and error is not None else "",
         "found": found,
         "expected": usual,
-        "p": write_p(score.expected.p) if score.expected else "",
+        "p": format_p(score.expected.p) if score.expected else "",
         "how": printable(score.bounds or "") if known else "",
         "unit": printable(score.unit),
     }

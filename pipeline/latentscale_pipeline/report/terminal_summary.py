@@ -18,9 +18,9 @@ from latentscale_pipeline.report.verdict import (
     LEVEL,
     compared,
     distance,
+    format_verdict,
     found_and_usual,
     sample_rows,
-    write_verdict,
 )
 from latentscale_pipeline.results.model import (
     ExpectedRange,
@@ -32,11 +32,11 @@ from latentscale_pipeline.views.formatting import (
     counted,
     printable,
 )
-from latentscale_pipeline.views.repeats import write_repeats
-from latentscale_pipeline.views.scores import explain_summary, write_p, write_summarised
+from latentscale_pipeline.views.repeats import format_repeats
+from latentscale_pipeline.views.scores import explain_summary, format_p, format_summarised
 from latentscale_pipeline.views.terminal import format_table, print_lines
 
-LEAST_USUAL, MOST_UNUSUAL = 5, 12
+MIN_USUAL, MAX_UNUSUAL = 5, 12
 """Number of scores that are shown beside the verdict."""
 
 WIDTH = 79
@@ -68,7 +68,7 @@ def print_summary(results: Results, console: Console) -> None:
     headings |= {str(role): f"{role}, {corpus.n:,} rows" for role, corpus in sizes.items()}
     print_lines(console, _header(results))
     if results.verdict is not None and results.verdict.value is not None:
-        print_lines(console, write_evidence(results.verdict, results.scores))
+        print_lines(console, format_evidence(results.verdict, results.scores))
     for roles in (("corpus", "reference"), ("pair",)):
         own = [score for score in shown if score.of in roles]
         if own:
@@ -91,14 +91,14 @@ def _header(results: Results) -> Iterator[str]:
     for role, corpus in results.corpora.by_role().items():
         shape = f"{corpus.n:,}" if corpus.d is None else f"{corpus.n:,} × {corpus.d:,}"
         left_out = f", {corpus.excluded_rows:,} rows left out" if corpus.excluded_rows else ""
-        yield f"{role:<9}  {shape}, {write_repeats(corpus)[1]}{left_out}"
+        yield f"{role:<9}  {shape}, {format_repeats(corpus)[1]}{left_out}"
 
 
-def write_evidence(
+def format_evidence(
     verdict: Verdict, scores: Sequence[Score], usual: str = "the reference"
 ) -> Iterator[str]:
     """Yield the verdict in words, and the scores that are least usual."""
-    heading, sentences = write_verdict(verdict, usual)
+    heading, sentences = format_verdict(verdict, usual)
     yield from ("", heading.upper())
     yield from textwrap.wrap(" ".join(sentences), WIDTH)
     known = compared(scores)
@@ -108,10 +108,10 @@ def write_evidence(
     corpus = f"at {sampled:,} rows" if sampled else "rows"
     rows = []
     unusual = sum(one.p <= LEVEL for one in known)
-    for one in known[: min(max(LEAST_USUAL, unusual), MOST_UNUSUAL)]:
+    for one in known[: min(max(MIN_USUAL, unusual), MAX_UNUSUAL)]:
         found, usual = found_and_usual(one, sampled)
         cells = {"": one.title, corpus: found, "expected": usual, " ": _strip(one.expected)}
-        rows.append({**cells, "p": write_p(one.p)})
+        rows.append({**cells, "p": format_p(one.p)})
     yield ""
     yield from format_table(["", corpus, "expected", " ", "p"], rows)
     if more := len(known) - len(rows):
@@ -142,14 +142,14 @@ def _table(scores: Sequence[Score], headings: Mapping[str, str]) -> list[str]:
     rows: dict[str, dict[str, str]] = {}
     for score in scores:
         title = full_title(score)
-        rows.setdefault(title, {"": title})[headings[score.of]] = write_summarised(score)
+        rows.setdefault(title, {"": title})[headings[score.of]] = format_summarised(score)
     columns = dict.fromkeys(headings[score.of] for score in scores)
     return format_table(["", *columns], list(rows.values()))
 
 
 def _notes(results: Results, shown: Sequence[Score]) -> Iterator[str]:
     scores = results.scores
-    yield from explain_summary(map(write_summarised, shown))
+    yield from explain_summary(map(format_summarised, shown))
     unknown = [
         full_title(score)
         for score in shown

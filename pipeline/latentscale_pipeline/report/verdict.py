@@ -13,8 +13,8 @@ from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Results, Score, Verdict
-from latentscale_pipeline.views.formatting import counted, printable, write_number, write_share
-from latentscale_pipeline.views.scores import write_p, write_range
+from latentscale_pipeline.views.formatting import counted, format_number, format_share, printable
+from latentscale_pipeline.views.scores import format_p, format_range
 
 LEVEL = 0.05
 """Adjusted p-value up to which a score differs."""
@@ -68,7 +68,7 @@ class Compared(NamedTuple):
         return full_title(self.score)
 
 
-def write_verdict(verdict: Verdict, usual: str = "the reference") -> tuple[str, list[str]]:
+def format_verdict(verdict: Verdict, usual: str = "the reference") -> tuple[str, list[str]]:
     """Return the heading of a verdict on what is usual, and its sentences."""
     heading = HEADINGS.get(verdict.value, "Cannot tell").format(usual)
     also = WITH_REFERENCE if verdict == NO_REFERENCE else verdict.also
@@ -179,7 +179,7 @@ def found_and_usual(
 
     Counts say among how many rows, and other scores at how many if it isn't ``rows``.
     """
-    found, usual = write_range(one.expected, one.score.unit, typeset=typeset)
+    found, usual = format_range(one.expected, one.score.unit, typeset=typeset)
     if one.score.unit == SHARE_OF_ROWS:
         found = f"{found} of {one.expected.rows:,}"
     elif rows is not None and one.expected.rows != rows:
@@ -283,7 +283,7 @@ def _unjudged(scores: Sequence[Score]) -> list[Score]:
 
 
 def _equation(p: float) -> str:
-    written = write_p(p)
+    written = format_p(p)
     return f"p < {written[1:]}" if written.startswith("<") else f"p = {written}"
 
 
@@ -294,7 +294,7 @@ def _sentence(one: Compared) -> str:
         label = one.score.label
         subject = one.title if label is None else f"Label {printable(label) or '(none)'}"
         if is_subsampled(one):
-            share = write_share(one.score.value or 0.0)
+            share = format_share(one.score.value or 0.0)
             found = f"{share} of the rows; {found} random"
         return f"{subject}: {found} rows, where {usual} {verb} expected"
     at = "" if _is_value(one) else f" at {counted(one.expected.rows, 'row')}"
@@ -402,7 +402,7 @@ def _found_from(known: list[Compared]) -> str | None:
     if not smallest:
         return None
     said = " or ".join(
-        f"of {title} by {write_number(100 * share, 2)} %"
+        f"of {title} by {format_number(100 * share, 2)} %"
         for share, title in sorted(smallest.values())[:2]
     )
     return f"A change {said} would have been found four times in five."

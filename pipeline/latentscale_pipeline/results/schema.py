@@ -68,7 +68,7 @@ def results_schema(measures: Mapping[str, type[Part]]) -> Json:
     }
 
 
-def write_schema(schema: Json) -> str:
+def format_schema(schema: Json) -> str:
     """Return a schema as text, in the form that the package ships."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Int64Array
 from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowColumn
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.objects import ObjectStore
-
-Int64Array = NDArray[np.int64]
 
 TEXTS: Mapping[str, str] = {"id": "ids", "label": "labels", "text": "texts"}
 """Columns of text, and the arrays of a corpus that hold them."""
@@ -41,7 +40,7 @@ class Values:
     """
 
     values: NDArray[Any]
-    null: NDArray[np.bool_]
+    null: BoolArray
 
 
 @dataclass(frozen=True)

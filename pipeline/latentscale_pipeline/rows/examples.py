@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from latentscale.array_types import Int64Array
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.base import Role, RowFilter
@@ -12,14 +13,13 @@ from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.results.model import RowsToLookAt, RowToLookAt
 from latentscale_pipeline.rows.columns import (
     TEXTS,
-    Int64Array,
     JobRows,
     known_columns,
 )
 from latentscale_pipeline.rows.selection import Order, choose_rows, count_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT, read_tables
 
-MOST_ROWS = 50
+MAX_ROWS = 50
 """Rows of a reason."""
 
 
@@ -40,7 +40,7 @@ def _found(job: FinishedJob, corpora: Mapping[Role, Corpus]) -> Iterator[RowsToL
         if rows is None or not set(names_in(wanted.where)) <= set(rows.columns):
             continue
         order = Order.parse(wanted.sort) if wanted.sort else None
-        numbers = choose_rows(rows, wanted.where, order, MOST_ROWS)
+        numbers = choose_rows(rows, wanted.where, order, MAX_ROWS)
         count = count_rows(rows, wanted.where)
         described = _described(rows, wanted, numbers)
         yield RowsToLookAt(reason=reason, of=wanted.of, count=count, rows=described)

@@ -25,8 +25,23 @@ from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.rows.columns import open_array, open_measured
+from latentscale_pipeline.storage.urls import strip_credentials
 
 Array = NDArray[Any]
+
+OTHER_FILES = (
+    ".npy",
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".json",
+    ".jsonl",
+    ".parquet",
+    ".mtx",
+    ".h5",
+    ".zarr",
+)
+"""Suffixes of paths that are hardly meant to be folders."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +201,11 @@ def write_neighbours(
     of ids 4 bytes for each character of the longest.
     """
     matrix = target.lower().endswith(".npz")
+    if target.lower().endswith(OTHER_FILES):
+        raise BadInput(
+            f"{strip_credentials(target)}: a graph is a file that ends in .npz, or a folder with "
+            ".npy files; use the path of one of these"
+        )
     place = target.rstrip("/")
     files = [target] if matrix else [f"{place}/{name}.npy" for name in ("indices", "distances")]
     ids_file = f"{place}/ids.npy"

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from latentscale.array_types import Int64Array
 from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
-from latentscale_pipeline.rows.columns import Int64Array, JobRows, open_rows
+from latentscale_pipeline.rows.columns import (
+    JobRows,
+    open_rows,
+)
 from latentscale_pipeline.rows.selection import Order, check_column, choose_rows, count_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT, Kind, Table, column_kind, read_tables
 

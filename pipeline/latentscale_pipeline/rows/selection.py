@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Float64Array, Int64Array
 from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.corpus.expressions import matching_rows, names_compared, names_in
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.rows.columns import TEXTS, JobRows
-
-Int64Array = NDArray[np.int64]
 
 BLOCK_ROWS = 1 << 17
 """Rows whose columns are in memory at once."""
@@ -77,13 +75,13 @@ def _blocks(n: int) -> Iterator[Int64Array]:
 
 
 def _first(
-    rows: Int64Array, keys: NDArray[np.float64], limit: int | None
-) -> tuple[Int64Array, NDArray[np.float64]]:
+    rows: Int64Array, keys: Float64Array, limit: int | None
+) -> tuple[Int64Array, Float64Array]:
     order = np.argsort(keys, kind="stable")[:limit]
     return rows[order], keys[order]
 
 
-def _matching(rows: JobRows, where: str | None, block: Int64Array) -> NDArray[np.bool_]:
+def _matching(rows: JobRows, where: str | None, block: Int64Array) -> BoolArray:
     if where is None:
         return np.ones(len(block), dtype=bool)
     found = {name: rows.read(name, block) for name in names_in(where)}
@@ -92,7 +90,7 @@ def _matching(rows: JobRows, where: str | None, block: Int64Array) -> NDArray[np
     return matching_rows(where, values, len(block), nulls)
 
 
-def _sort_keys(rows: JobRows, order: Order, chosen: Int64Array) -> NDArray[np.float64]:
+def _sort_keys(rows: JobRows, order: Order, chosen: Int64Array) -> Float64Array:
     column = rows.read(order.column, chosen)
     keys = column.values.astype(np.float64) * (-1.0 if order.descending else 1.0)
     return np.where(column.null | np.isnan(keys), np.inf, keys)

@@ -8,10 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.rows.columns import TEXTS, JobRows, Values
-
-Int64Array = NDArray[np.int64]
 
 BLOCK_ROWS = 1 << 16
 """Rows of a table."""

@@ -15,7 +15,7 @@ from latentscale_pipeline.storage.objects import ObjectStore
 FLUSH_SECONDS = 2.0
 """Shortest pause between writes of the log, after the first."""
 
-LEAST_PAUSE = 20.0
+MIN_PAUSE = 20.0
 """Shortest pause between writes of the log, in units of the time that the last write took."""
 
 
@@ -81,7 +81,7 @@ class EventLog:
             begun = time.monotonic()
             self._store.write(self._key, ("\n".join(lines) + "\n").encode())
             self._written = len(lines)
-            self._pause = max(FLUSH_SECONDS, LEAST_PAUSE * (time.monotonic() - begun))
+            self._pause = max(FLUSH_SECONDS, MIN_PAUSE * (time.monotonic() - begun))
 
 
 def read_events(store: ObjectStore, attempt: str) -> list[Event]:

@@ -21,7 +21,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from pathlib import Path
 import psutil
 
 from latentscale_pipeline.errors import BadInput, LatentscaleError
+from latentscale_pipeline.progress import Echo
 from latentscale_pipeline.storage.objects import ObjectStore
 
 HEARTBEAT_SECONDS = 10.0
@@ -144,21 +145,21 @@ class Lock:
 
 
 @dataclass(frozen=True)
-class Life:
+class Liveness:
     """Whether a lock's holder is alive, and the evidence.
 
     Attributes
     ----------
     alive : bool
         False if another run may take over.
-    sign : str
+    evidence : str
         The evidence, for messages.
     heartbeat_age : float or None
         Seconds since its last heartbeat, by this machine's clock; None without a heartbeat.
     """
 
     alive: bool
-    sign: str
+    evidence: str
     heartbeat_age: float | None
 
 
@@ -168,7 +169,7 @@ def hold_lock(
     *,
     wait: bool = False,
     take_over: bool = False,
-    tell: Callable[[str], None] | None = None,
+    echo: Echo | None = None,
     grace_seconds: float = GRACE_SECONDS,
     waiting_seconds: float = WAITING_SECONDS,
 ) -> Iterator[Holder]:
@@ -182,7 +183,7 @@ def hold_lock(
         Wait until the current holder ends instead of giving up.
     take_over : bool
         Take the lock from the current holder even if it is alive.
-    tell : callable
+    echo : callable
         Called with a line that names the holder, when waiting begins.
     grace_seconds : float
         How long a killed holder may take to disappear.
@@ -198,7 +199,7 @@ def hold_lock(
     # Other hosts take a holder without a heartbeat for dead, so write one before taking the lock.
     _beat_once(store, me)
     try:
-        generation = _acquire(store, me, wait, take_over, tell, grace_seconds, waiting_seconds)
+        generation = _acquire(store, me, wait, take_over, echo, grace_seconds, waiting_seconds)
     except BaseException:
         store.remove(f"heartbeats/{me.attempt}.json")
         raise
@@ -222,7 +223,7 @@ def _acquire(
     me: Holder,
     wait: bool,
     take_over: bool,
-    tell: Callable[[str], None] | None,
+    echo: Echo | None,
     grace_seconds: float,
     waiting_seconds: float,
 ) -> int:
@@ -231,7 +232,7 @@ def _acquire(
     while True:
         lock = read_lock(store)
         holder = lock.holder
-        if holder is None or lock.released or take_over or not look_for_life(store, holder).alive:
+        if holder is None or lock.released or take_over or not check_liveness(store, holder).alive:
             mine = lock.generation + 1
             key = _key(mine)
             created = store.create(key, json.dumps(asdict(me)).encode())
@@ -252,8 +253,8 @@ def _acquire(
                     "use --wait to wait for it or --take-over to take its place",
                     who,
                 )
-            if tell is not None and holder != waiting_for:
-                tell(f"waiting for process {holder.pid} on {holder.host}, which runs this job")
+            if echo is not None and holder != waiting_for:
+                echo(f"waiting for process {holder.pid} on {holder.host}, which runs this job")
                 waiting_for = holder
             time.sleep(waiting_seconds)
         time.sleep(grace_seconds / 4)
@@ -269,11 +270,11 @@ def refuse_if_running(store: ObjectStore) -> None:
     """
     lock = read_lock(store)
     if lock.holder is not None and not lock.released:
-        life = look_for_life(store, lock.holder)
-        if life.alive:
+        liveness = check_liveness(store, lock.holder)
+        if liveness.alive:
             raise BadInput(
-                f"{store.url}: {life.sign} is running this job; wait for it, or end it with "
-                "latentscale cancel"
+                f"{store.url}: {liveness.evidence} is running this job; wait for it, or end it "
+                "with latentscale cancel"
             )
 
 
@@ -323,22 +324,22 @@ def _read_holder(store: ObjectStore, generation: int) -> Holder:
     return holder if whole else UNKNOWN
 
 
-def look_for_life(store: ObjectStore, holder: Holder) -> Life:
+def check_liveness(store: ObjectStore, holder: Holder) -> Liveness:
     """Return whether the holder of a lock that wasn't released is alive."""
     who = f"process {holder.pid} on {holder.host}"
     age = _heartbeat_age(store, holder)
     if holder == UNKNOWN:
-        return Life(True, "a lock that can't be read", age)
+        return Liveness(True, "a lock that can't be read", age)
     if holder.is_here():
         if holder.is_gone():
-            return Life(False, f"{who} is gone", age)
+            return Liveness(False, f"{who} is gone", age)
         # A process that is suspended, or can't reach the store, still holds the lock.
         stale = age is not None and age >= STALE_SECONDS
-        return Life(True, f"{who}, without a heartbeat for {age:.0f} s" if stale else who, age)
+        return Liveness(True, f"{who}, without a heartbeat for {age:.0f} s" if stale else who, age)
     if age is None:
-        return Life(False, f"{who} has no heartbeat", age)
+        return Liveness(False, f"{who} has no heartbeat", age)
     alive = age < STALE_SECONDS
-    return Life(alive, who if alive else f"{who} has had no heartbeat for {age:.0f} s", age)
+    return Liveness(alive, who if alive else f"{who} has had no heartbeat for {age:.0f} s", age)
 
 
 def _heartbeat_age(store: ObjectStore, holder: Holder) -> float | None:

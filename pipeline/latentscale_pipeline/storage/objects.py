@@ -62,7 +62,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 IMPOSSIBLE = {errno.ELOOP, errno.ENAMETOOLONG}
 """Errors of paths at which nothing can be."""
 
-PASSING = {
+TRANSIENT_ERRNOS = {
     getattr(errno, name)
     for name in (
         *("EAGAIN", "EBUSY", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTDOWN"),
@@ -83,7 +83,7 @@ UNREACHABLE = {
 OVERLOADED = {408, 429, 500, 502, 503, 504}
 """HTTP status codes after which a request is repeated."""
 
-SENDINGS = 4
+MAX_SENDS = 4
 """How often an object is sent if a store acknowledges it but doesn't have it."""
 
 WITHOUT_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError"}
@@ -106,7 +106,7 @@ class CutShort(LatentscaleError):
     """Raised if an object ends before the requested range."""
 
 
-ANSWERS = (
+NOT_RETRIED = (
     *(FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError),
     LatentscaleError,
 )
@@ -248,7 +248,7 @@ class ObjectStore:
         if self.is_local:
             self._locally(key, data, os.replace, durable=durable)
             return
-        for _ in range(SENDINGS):
+        for _ in range(MAX_SENDS):
             self._send(key, lambda path: self._fs.pipe_file(path, bytes(data)))
             if self._size(key) == len(data):
                 return
@@ -268,7 +268,7 @@ class ObjectStore:
             If it still differs after the last attempt.
         """
         checksum = xxhash.xxh3_64_hexdigest(data)
-        for _ in range(SENDINGS):
+        for _ in range(MAX_SENDS):
             self.write(key, data)
             with contextlib.suppress(FileNotFoundError):
                 if self._attempt(lambda: self._checksum(key), key) == checksum:
@@ -305,7 +305,7 @@ class ObjectStore:
             except FileExistsError:
                 return self.read(key) == data
             return True
-        for _ in range(SENDINGS):
+        for _ in range(MAX_SENDS):
             with contextlib.suppress(FileExistsError):
                 self._send(key, lambda path: self._put_if_absent(path, data))
             with contextlib.suppress(FileNotFoundError):
@@ -353,7 +353,7 @@ class ObjectStore:
 
     def remove_all(self, prefix: str = "") -> None:
         """Delete everything below a prefix, including temporary files of killed writers."""
-        for _ in range(SENDINGS):
+        for _ in range(MAX_SENDS):
             with contextlib.suppress(FileNotFoundError):
                 self._attempt(lambda: self._remove_tree(prefix), prefix)
             # A request that deletes many objects may skip some without an error.
@@ -362,7 +362,7 @@ class ObjectStore:
 
     def _remove_tree(self, prefix: str) -> None:
         """Delete everything below a prefix once; another process may write there meanwhile."""
-        for _ in range(SENDINGS - 1):
+        for _ in range(MAX_SENDS - 1):
             try:
                 self._fs.rm(self._path(prefix), recursive=True)
             except OSError as error:
@@ -432,10 +432,10 @@ class ObjectStore:
         )
 
         def place() -> None:
-            with placed(path, move, durable=durable) as file:
+            with atomic_write(path, move, durable=durable) as file:
                 file.write(data)
 
-        for _ in range(SENDINGS):
+        for _ in range(MAX_SENDS):
             try:
                 self._attempt(lambda: _make_folder(path.parent, durable=durable), key)
             except (FileExistsError, NotADirectoryError):
@@ -459,14 +459,14 @@ class ObjectStore:
         """
 
         def patience(error: Exception) -> float:
-            if isinstance(error, ANSWERS) or (self.is_local and not isinstance(error, OSError)):
+            if isinstance(error, NOT_RETRIED) or (self.is_local and not isinstance(error, OSError)):
                 return 0.0
             gave_up = time.monotonic() - self._gave_up < PATIENCE_SECONDS
             return 0.0 if gave_up else _patience(error, self.is_local)
 
         try:
             return _retry(operation, patience)
-        except ANSWERS:
+        except NOT_RETRIED:
             raise
         except Exception as error:
             if self.is_local and not isinstance(error, OSError):
@@ -476,7 +476,7 @@ class ObjectStore:
             raise _explained(error, self.locate(key)) from error
 
 
-def again_while_away(
+def retry_while_unreachable(
     operation: Callable[Parameters, Result],
 ) -> Callable[Parameters, Result]:
     """Decorate a function that only reads, so that it is repeated while a store is unreachable.
@@ -523,7 +523,9 @@ def _retry(operation: Callable[[], Result], patience: Callable[[Exception], floa
 
 
 @contextlib.contextmanager
-def placed(path: Path, move: Move = os.replace, *, durable: bool = True) -> Iterator[BinaryIO]:
+def atomic_write(
+    path: Path, move: Move = os.replace, *, durable: bool = True
+) -> Iterator[BinaryIO]:
     """Open a local file for writing that appears under its name only when it is complete.
 
     It is written under a temporary name in the same folder and then moved; ``durable`` as in
@@ -627,7 +629,7 @@ def _patience(error: Exception, is_local: bool) -> float:
     number = error.errno if isinstance(error, OSError) else None
     names = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(error, "code", None) or getattr(error, "status_code", None)
-    if number in PASSING or names & UNREACHABLE or status in OVERLOADED:
+    if number in TRANSIENT_ERRNOS or names & UNREACHABLE or status in OVERLOADED:
         return PATIENCE_SECONDS
     passes_perhaps = number in FULL - {errno.EFBIG} or (isinstance(error, OSError) and not is_local)
     return SHORT_PATIENCE_SECONDS if passes_perhaps else 0.0

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentscale_pipeline.views.formatting import SUPERSCRIPTS, write_number
+from latentscale.array_types import Float64Array
+from latentscale_pipeline.views.formatting import SUPERSCRIPTS, format_number
 
 STRIP = 0.1
 """Share of a logarithmic axis for values of zero, if they have a strip."""
@@ -24,7 +24,7 @@ NARROWEST = 1e-12
 STEPS = 4
 """Fewest steps between the ticks of a linear axis; there are up to ten."""
 
-MOST_POWERS = 6
+MAX_POWERS = 6
 """Maximum number of ticks at powers of ten."""
 
 DAY = 86_400.0
@@ -56,7 +56,7 @@ class Axis:
     dates: bool = False
     steps: int = STEPS
 
-    def place(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def place(self, values: Float64Array) -> Float64Array:
         """Return where values lie: 0 at the lower end, 1 at the upper, NaN off the axis."""
         with np.errstate(invalid="ignore", divide="ignore"):
             scaled = np.log10(values) if self.log else values
@@ -95,7 +95,7 @@ class Axis:
         largest = max(abs(self.low), abs(self.high))
         step = largest if self.log else (self.high - self.low) / 10
         digits = min(15, max(6, math.ceil(math.log10(largest / step)) + 1))
-        return write_number(value / 10.0**self.power, digits, typeset=True)
+        return format_number(value / 10.0**self.power, digits, typeset=True)
 
     def _round_values(self) -> list[float]:
         decades = math.log10(self.high / self.low) if self.log else 0.0
@@ -104,11 +104,11 @@ class Axis:
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         if decades <= 2.2:
             return [step * 10.0**power for power in powers for step in (1, 2, 5)]
-        return [10.0**power for power in powers][:: math.ceil(len(powers) / MOST_POWERS)]
+        return [10.0**power for power in powers][:: math.ceil(len(powers) / MAX_POWERS)]
 
 
 def axis_over(
-    values: Iterable[NDArray[np.float64]],
+    values: Iterable[Float64Array],
     *,
     log: bool = False,
     zeros: bool = False,
@@ -152,7 +152,7 @@ def in_power(power: int) -> str:
     return f", 10{str(power).translate(SUPERSCRIPTS)}" if power else ""
 
 
-def write_date(seconds: float, form: str = "%d %b %Y") -> str:
+def format_date(seconds: float, form: str = "%d %b %Y") -> str:
     """Write a time in UTC, given in seconds since the epoch."""
     return datetime.fromtimestamp(seconds, UTC).strftime(form).lstrip("0")
 
@@ -165,4 +165,4 @@ def _dates(low: float, high: float) -> tuple[list[float], list[str]]:
     days = [first + k * step for k in range(math.floor((high - first) / step) + 1)]
     if not days:
         days, form = [(low + high) / 2], "%d %b %H:%M"
-    return days, [write_date(day, form) for day in days]
+    return days, [format_date(day, form) for day in days]

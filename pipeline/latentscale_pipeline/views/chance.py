@@ -53,11 +53,11 @@ def with_chance(
         places=base.places,
         height=HEIGHT,
     )
-    caption = f"{_said(known, base)} {figure.caption}"
+    caption = f"{_summary_sentence(known, base)} {figure.caption}"
     return replace(figure, caption=caption, panels=[*figure.panels, below])
 
 
-def _said(known: CurveRange, panel: Panel) -> str:
+def _summary_sentence(known: CurveRange, panel: Panel) -> str:
     """Say which values lie outside of the grey, or how many."""
     ends = zip(known.lower, known.found, known.upper, strict=True)
     outside = [not low <= value <= high for low, value, high in ends]

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from latentscale_pipeline.results.definitions import Definition
 from latentscale_pipeline.views.figure import Figure
-from latentscale_pipeline.views.glossary import Definition
 
 
 @dataclass(frozen=True, slots=True)

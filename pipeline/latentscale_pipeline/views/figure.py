@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from latentscale_pipeline.views.formatting import printable, write_number
+from latentscale_pipeline.views.formatting import format_number, printable
 
 ROLES = ("corpus", "reference")
 """The corpora of a job in drawing order: the dashed line is drawn over the solid one."""
@@ -48,7 +48,7 @@ ROLE_STYLES = {
 CHANCE = Style("what chance makes (95 %)", "chance")
 """The grey below a difference."""
 
-LEAST_SEEN = 0.005
+MIN_SEEN = 0.005
 """Share of a value that a bracket has at least to be seen beside the line."""
 
 FIELD_HEIGHT = 30
@@ -236,9 +236,9 @@ def present(found: Any) -> list[tuple[Style, Any]]:
 def said_of_brackets(brackets: Iterable[tuple[float, float, float]], what: str) -> str:
     """Say how wide the widest bracket is as a share of its value; nothing if it can't be seen."""
     share = max((half_width(*bracket) for bracket in brackets if bracket[0]), default=0.0)
-    if share < LEAST_SEEN:
+    if share < MIN_SEEN:
         return ""
-    width = write_number(100 * share, 2, typeset=True)
+    width = format_number(100 * share, 2, typeset=True)
     return f"{what}: at the widest ± {width} % of the value."
 
 

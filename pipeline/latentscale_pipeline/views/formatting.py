@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
-MOST_DIGITS = 6
+MAX_DIGITS = 6
 """Maximum number of significant digits of a value, however narrow its bracket."""
 
-FEWEST_DIGITS = 2
+MIN_DIGITS = 2
 """Minimum number of significant digits of a value, however wide its bracket."""
 
 PLAIN_EXPONENTS = range(-3, 9)
@@ -38,7 +38,7 @@ class Written:
         return f"{self.value} {self.bracket}".strip()
 
 
-def write_estimate(
+def format_estimate(
     value: float, lower: float | None, upper: float | None, *, typeset: bool = False
 ) -> Written:
     """Format a value and its bracket with the digits that the bracket's width supports.
@@ -53,7 +53,7 @@ def write_estimate(
         Write ``1.3 × 10⁻⁵`` and a true minus sign instead of ``1.3e-05``.
     """
     if lower is None or upper is None:
-        return Written(write_number(value, typeset=typeset), "unknown")
+        return Written(format_number(value, typeset=typeset), "unknown")
     leading = _leading_exponent(value, lower, upper)
     places = _decimal_places(upper - lower, leading)
     step = Decimal(1).scaleb(-places)
@@ -83,7 +83,7 @@ def write_estimate(
     return Written(_sign(shown + _power(exponent, typeset), typeset), _sign(bracket, typeset))
 
 
-def write_number(number: float, digits: int = 4, *, typeset: bool = False) -> str:
+def format_number(number: float, digits: int = 4, *, typeset: bool = False) -> str:
     """Format a number without a bracket, without trailing zeros."""
     step = Decimal(1).scaleb(_leading_exponent(number) - digits + 1)
     rounded = _decimal(number).quantize(step, context=_WIDE)
@@ -94,7 +94,7 @@ def write_number(number: float, digits: int = 4, *, typeset: bool = False) -> st
     return _sign(text + _power(exponent, typeset), typeset)
 
 
-def write_alike(
+def format_alike(
     numbers: Sequence[float], width: float, *, typeset: bool = False
 ) -> tuple[list[str], str]:
     """Format numbers with the same decimals, two digits of a width, and their power of ten."""
@@ -110,21 +110,21 @@ def write_alike(
     return [_sign(text, typeset) for text in texts], _power(exponent, typeset)
 
 
-def write_apart(first: float, second: float) -> tuple[str, str]:
+def format_apart(first: float, second: float) -> tuple[str, str]:
     """Format two numbers with enough digits to tell them apart."""
     for digits in APART:
-        written = write_number(first, digits), write_number(second, digits)
+        written = format_number(first, digits), format_number(second, digits)
         if written[0] != written[1] or first == second:
             break
     return written
 
 
-def write_share(share: float) -> str:
+def format_share(share: float) -> str:
     """Format a fraction as a percentage."""
-    return f"{write_number(100 * share, 3)} %"
+    return f"{format_number(100 * share, 3)} %"
 
 
-def write_bytes(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Format a size in binary units."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -134,7 +134,7 @@ def write_bytes(count: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def write_duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration in seconds, minutes or hours."""
     if seconds < 60:
         return f"{seconds:.1f} s"
@@ -145,7 +145,7 @@ def write_duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
-def write_rough_duration(seconds: float) -> str:
+def format_rough_duration(seconds: float) -> str:
     """Format an estimated duration, to one or two digits: seconds, minutes or hours."""
     for unit, name in ((3600.0, "h"), (60.0, "min")):
         if seconds >= 1.5 * unit:
@@ -190,8 +190,8 @@ def _leading_exponent(*numbers: float) -> int:
 
 
 def _decimal_places(width: float, leading: int) -> int:
-    finest = MOST_DIGITS - 1 - leading
-    coarsest = FEWEST_DIGITS - 1 - leading
+    finest = MAX_DIGITS - 1 - leading
+    coarsest = MIN_DIGITS - 1 - leading
     wanted = 1 - math.floor(math.log10(width)) if width > 0 else finest
     return min(finest, max(coarsest, wanted))
 
@@ -201,7 +201,7 @@ def _rounded_up(number: float, typeset: bool) -> str:
     exponent = _decimal(number).adjusted()
     step = Decimal(1).scaleb(exponent)
     amount = _decimal(number).quantize(step, rounding=ROUND_CEILING, context=_WIDE)
-    return write_number(float(amount), 1, typeset=typeset)
+    return format_number(float(amount), 1, typeset=typeset)
 
 
 def _without_trailing_zeros(text: str) -> str:

@@ -3,25 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """The name of a score, its meaning and its limits; headlines stand in summaries.
-
-    ``relation`` says what a score of two corpora is, if it tells how near they are: a distance, or
-    a similarity of at most 1. It doesn't depend on which of them comes first, unless ``exchanged``
-    names the score of the same measure that it is with corpus and reference exchanged.
-    """
-
-    title: str
-    sentence: str
-    headline: bool = False
-    least: float | None = None
-    most: float | None = None
-    relation: Literal["", "distance", "similarity"] = ""
-    exchanged: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from latentscale_pipeline.results.model import Corpus
-from latentscale_pipeline.views.formatting import counted, write_share
+from latentscale_pipeline.views.formatting import counted, format_share
 
 REPEAT, REPEATS = "duplicate", "duplicates"
 """The words for such rows."""
 
 
-def write_repeats(corpus: Corpus) -> tuple[str, str, str]:
+def format_repeats(corpus: Corpus) -> tuple[str, str, str]:
     """Return the number of duplicate rows as a number, as a short text and as a note."""
     count = corpus.duplicates
     if count is None:
         return "unknown", f"{REPEATS} unknown", f"{REPEATS} unknown"
-    share = write_share(count / corpus.n)
+    share = format_share(count / corpus.n)
     note = f"{count:,} duplicate rows ({share})" if count else "no duplicate rows"
     return f"{count:,}", counted(count, f"exact {REPEAT}"), note

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Score
 from latentscale_pipeline.views.formatting import (
     Written,
+    format_alike,
+    format_estimate,
+    format_number,
+    format_share,
     printable,
-    write_alike,
-    write_estimate,
-    write_number,
-    write_share,
 )
 from latentscale_pipeline.views.glossary import BOUNDS
 
@@ -31,7 +31,7 @@ def score_name(score: Score) -> str:
     words = [
         score.kernel or "",
         f"order {score.order}" if score.order is not None else "",
-        f"scale {write_number(score.scale)}" if score.scale is not None else "",
+        f"scale {format_number(score.scale)}" if score.scale is not None else "",
         f"label {score.label or '(none)'}" if score.label is not None else "",
     ]
     qualifiers = ", ".join(word for word in words if word)
@@ -51,10 +51,10 @@ def written_score(score: Score, *, typeset: bool = True) -> Written:
     """Format a score's value and bracket; a score that is null has its reason instead."""
     if score.value is None:
         return Written("none", why_null(score))
-    return write_estimate(score.value, score.lower, score.upper, typeset=typeset)
+    return format_estimate(score.value, score.lower, score.upper, typeset=typeset)
 
 
-def write_summarised(score: Score, *, typeset: bool = False) -> str:
+def format_summarised(score: Score, *, typeset: bool = False) -> str:
     """Format a score for a summary: with its sampling error, and its bracket where that is wide."""
     written, error, numbers = (
         written_score(score, typeset=typeset),
@@ -68,8 +68,8 @@ def write_summarised(score: Score, *, typeset: bool = False) -> str:
         return _percentage(value, error)
     if not error:
         return written.value if written.bracket.startswith("±") else str(written)
-    near = write_estimate(value, value - error / 2, value + error / 2, typeset=typeset)
-    shown = f"{near.value if value else '0'} ± {write_number(error, 2, typeset=typeset)}"
+    near = format_estimate(value, value - error / 2, value + error / 2, typeset=typeset)
+    shown = f"{near.value if value else '0'} ± {format_number(error, 2, typeset=typeset)}"
     wide = max(upper - value, value - lower) > NARROW_BRACKET * error
     return f"{shown} {written.bracket}" if wide else shown
 
@@ -77,13 +77,13 @@ def write_summarised(score: Score, *, typeset: bool = False) -> str:
 def _percentage(share: float, error: float | None) -> str:
     """Write a share of rows, which was counted, so that it has no bracket."""
     if not error:
-        return write_share(share)
-    value = write_alike([100 * share], 100 * error)[0][0] if share else "0"
-    return f"{value} ± {write_number(100 * error, 2)} %"
+        return format_share(share)
+    value = format_alike([100 * share], 100 * error)[0][0] if share else "0"
+    return f"{value} ± {format_number(100 * error, 2)} %"
 
 
 def explain_summary(cells: Iterable[str]) -> Iterator[str]:
-    """Yield what the signs in the cells of :func:`write_summarised` mean, in one line."""
+    """Yield what the signs in the cells of :func:`format_summarised` mean, in one line."""
     text = " ".join(cells)
     signs = {
         "±": "±: sampling error, over new samples of the source",
@@ -93,7 +93,7 @@ def explain_summary(cells: Iterable[str]) -> Iterator[str]:
         yield "; ".join(said)
 
 
-def write_range(
+def format_range(
     expected: ExpectedRange, unit: str = "", *, typeset: bool = False
 ) -> tuple[str, str]:
     """Return what was found and the expected range as text, with equally many decimals.
@@ -102,12 +102,12 @@ def write_range(
     numbers of rows.
     """
     if unit == SHARE_OF_ROWS:
-        return _write_rows(expected)
+        return _format_rows(expected)
     numbers = (expected.found, expected.lower, expected.upper)
     width = expected.upper - expected.lower
     inside = expected.lower <= expected.found <= expected.upper
     for share in (1.0, 0.1, 0.01):
-        (found, lower, upper), power = write_alike(numbers, share * width, typeset=typeset)
+        (found, lower, upper), power = format_alike(numbers, share * width, typeset=typeset)
         if inside or found not in {lower, upper}:
             break
     found, lower, upper = (
@@ -116,7 +116,7 @@ def write_range(
     return found, lower if lower == upper else f"{lower} to {upper}"
 
 
-def _write_rows(expected: ExpectedRange) -> tuple[str, str]:
+def _format_rows(expected: ExpectedRange) -> tuple[str, str]:
     found, lower, upper = (
         expected.rows * share for share in (expected.found, expected.lower, expected.upper)
     )
@@ -125,7 +125,7 @@ def _write_rows(expected: ExpectedRange) -> tuple[str, str]:
     return f"{round(found):,}", usual
 
 
-def write_p(p: float) -> str:
+def format_p(p: float) -> str:
     """Return a p-value with two decimals, three if it is small, never below ``<0.001``."""
     if p < 0.001:
         return "<0.001"

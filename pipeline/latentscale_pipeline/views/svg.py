@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from latentscale_pipeline.views.axis import STEPS, Axis, axis_over, in_power, write_date
+from latentscale.array_types import BoolArray, Float64Array
+from latentscale_pipeline.views.axis import STEPS, Axis, axis_over, format_date, in_power
 from latentscale_pipeline.views.figure import (
     CHANCE,
     FIELD_HEIGHT,
@@ -25,7 +26,7 @@ from latentscale_pipeline.views.figure import (
     legend_of,
     styles_of,
 )
-from latentscale_pipeline.views.formatting import printable, shorten, write_estimate, write_number
+from latentscale_pipeline.views.formatting import format_estimate, format_number, printable, shorten
 
 WIDTH = 420
 """Width of one panel of a file, in pixels."""
@@ -84,7 +85,6 @@ DARKEST = 0.6
 """Opacity of the darkest field of a grid, on which text can still be read."""
 
 Colour = Callable[[str], str]
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,9 @@ class _Plot:
             f'fill="{self.colour(style.colour)}">{escape(style.name)}</text>'
         )
 
-    def placed(self, curve: Curve) -> tuple[NDArray[np.bool_], Numbers, Numbers, Numbers, Numbers]:
+    def placed(
+        self, curve: Curve
+    ) -> tuple[BoolArray, Float64Array, Float64Array, Float64Array, Float64Array]:
         """Return which points can be drawn, and x, y, lower and upper of these as shares."""
         x, y = _numbers(curve.x), _numbers(curve.y)
         own, other = (self.down, self.across) if self.panel.turned else (self.across, self.down)
@@ -290,7 +292,7 @@ class _Plot:
         kept = np.isfinite(at) & np.isfinite(value)
         return kept, at[kept], value[kept], ends[0][kept], ends[1][kept]
 
-    def _end(self, given: ArrayLike | None, value: Numbers, axis: Axis) -> Numbers:
+    def _end(self, given: ArrayLike | None, value: Float64Array, axis: Axis) -> Float64Array:
         """Return where ends of brackets lie; on the axis if they are beyond a logarithmic one."""
         if given is None:
             return value
@@ -354,7 +356,7 @@ class _Plot:
         for curve in filter(lambda curve: curve.name, panel.curves):
             kept, at, value, _, _ = self.placed(curve)
             own = _numbers(curve.x)[kept].tolist()
-            said = _said(curve, kept, alone=panel.scattered)
+            said = _summary_sentence(curve, kept, alone=panel.scattered)
             for of, text, a, b in zip(own, said, at, value, strict=True):
                 if panel.places and of not in range(len(panel.places)):
                     continue  # a band reaches beyond the first and the last place
@@ -375,9 +377,9 @@ class _Plot:
         if panel.scattered:
             return ""
         if panel.dates:
-            return write_date(value)
+            return format_date(value)
         if not panel.places:
-            return f"{panel.x_label} {write_number(value, 3, typeset=True)}"
+            return f"{panel.x_label} {format_number(value, 3, typeset=True)}"
         name = panel.places[round(value)]
         return name if panel.turned else f"{panel.x_label} {name}"
 
@@ -389,7 +391,7 @@ class _Plot:
         x, y = (b, a) if self.panel.turned else (a, b)
         return f"{1000 * x:.1f},{1000 - 1000 * y:.1f}"
 
-    def _points(self, a: Numbers, b: Numbers) -> str:
+    def _points(self, a: Float64Array, b: Float64Array) -> str:
         return " ".join(self._point(*point) for point in zip(a, b, strict=True))
 
 
@@ -472,7 +474,7 @@ def _legend(
     return "".join(drawn), y + LEGEND_ROW
 
 
-def _said(curve: Curve, kept: NDArray[np.bool_], *, alone: bool) -> list[str]:
+def _summary_sentence(curve: Curve, kept: BoolArray, *, alone: bool) -> list[str]:
     """Say the value of every kept point with its bracket, then its text; or its text alone."""
     places = np.flatnonzero(kept).tolist()
     beside = [printable(curve.texts[place]) if curve.texts else "" for place in places]
@@ -480,11 +482,11 @@ def _said(curve: Curve, kept: NDArray[np.bool_], *, alone: bool) -> list[str]:
         return beside
     y = _numbers(curve.y)[kept].tolist()
     if curve.lower is None or curve.upper is None:
-        written = [write_number(value, 5, typeset=True) for value in y]
+        written = [format_number(value, 5, typeset=True) for value in y]
     else:
         ends = (_numbers(end)[kept].tolist() for end in (curve.lower, curve.upper))
         brackets = zip(y, *ends, strict=True)
-        written = [f"{write_estimate(*b, typeset=True)}".removesuffix(" ± 0") for b in brackets]
+        written = [f"{format_estimate(*b, typeset=True)}".removesuffix(" ± 0") for b in brackets]
     name = printable(curve.name)
     return [
         f"{name} {value}, {text}" if text else f"{name} {value}"
@@ -492,7 +494,7 @@ def _said(curve: Curve, kept: NDArray[np.bool_], *, alone: bool) -> list[str]:
     ]
 
 
-def _numbers(values: ArrayLike) -> Numbers:
+def _numbers(values: ArrayLike) -> Float64Array:
     return np.asarray(values, dtype=np.float64)
 
 

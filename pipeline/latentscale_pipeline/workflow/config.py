@@ -93,10 +93,18 @@ class Workflow(Section):
     """Source of the scales: the baseline, so that all runs share them, or the job itself."""
     gates: Text | list[Any] = Field(default_factory=list)
     """The gates, or a file beside this one that holds them."""
-    allow_unlike: bool = False
+    allow_incomparable: bool = False
     """Whether to compare scores also if settings, scales or sizes differ."""
     notify: list[Notification] = Field(default_factory=list)
     """Notifications to send."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_names(cls, keys: Any) -> Any:
+        if isinstance(keys, dict) and "allow_unlike" in keys and "allow_incomparable" not in keys:
+            keys = {**keys, "allow_incomparable": keys["allow_unlike"]}
+            del keys["allow_unlike"]
+        return keys
 
     @field_validator("baseline", mode="before")
     @classmethod

@@ -17,7 +17,7 @@ baseline of the next job. A job whose gates failed never becomes ``latest``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import run_job
 from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.progress import Echo
 from latentscale_pipeline.report import FORMATS
 from latentscale_pipeline.storage.canonical import digest, slug
 from latentscale_pipeline.storage.lock import Held, hold_lock
@@ -46,11 +47,9 @@ from latentscale_pipeline.workflow.config import (
 from latentscale_pipeline.workflow.notifications import (
     NotificationError,
     find_missing_addresses,
+    notify,
     refuse_commands,
-    tell,
 )
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def evaluate(
     workflow: Workflow,
     where: str,
     notify: Notify,
-    say: Say,
+    echo: Echo,
     *,
     keep: bool = False,
     allow_code: bool = False,
@@ -96,7 +95,7 @@ def evaluate(
         Its file; the files of its job and gates are relative to it.
     notify : callable
         Receives every event of the job, for progress.
-    say : callable
+    echo : callable
         Receives progress messages, each one line.
     keep : bool
         Keep temporary results of the job.
@@ -112,7 +111,7 @@ def evaluate(
     """
     refuse_commands(workflow.notify, allowed=allow_code)
     for problem in find_missing_addresses(workflow.notify):
-        say(problem)
+        echo(problem)
     config = read_job_config(workflow, where)
     gates = read_workflow_gates(workflow, where)
     with storage_options(config.storage_options):
@@ -129,25 +128,25 @@ def evaluate(
                 why = _why_no_baseline(workflow, registry, key)
                 for entry in registry.entries():
                     if entry.evaluation == key:
-                        say(f"{entry.job} was evaluated before, on {entry.registered}")
-                        _tell_all(workflow, registry, entry, say)
+                        echo(f"{entry.job} was evaluated before, on {entry.registered}")
+                        _notify_all(workflow, registry, entry, echo)
                         return Outcome(entry, again=True, comparison=page, no_baseline=why)
                 if baseline is not None and workflow.scales_from == "baseline":
-                    say(f"baseline, and source of the scales: {strip_credentials(baseline)}")
+                    echo(f"baseline, and source of the scales: {strip_credentials(baseline)}")
                     config = config.model_copy(update={"scales_from": baseline})
                     plan = make_plan(config, allow_code=allow_code)
                 finished = run_job(plan, notify, keep=keep, command=command)
                 job = read_job(finished.store.url)
                 usual = job if baseline is None else read_job(baseline)
                 comparison = replace(
-                    compare(job, usual, allow_unlike=workflow.allow_unlike),
+                    compare(job, usual, allow_incomparable=workflow.allow_incomparable),
                     rows=None if baseline is None else count_changes(job, usual),
                 )
                 earlier = registry.earlier(workflow.name, job)
                 results = check_gates(gates, comparison, where, earlier)
                 for result in results:
                     if result.remark:
-                        say(f"{result.gate}: {result.remark}")
+                        echo(f"{result.gate}: {result.remark}")
                 _store_comparison(registry, key, comparison, results, compares=baseline is not None)
                 entry = make_entry(
                     job,
@@ -161,10 +160,10 @@ def evaluate(
                     scores=None if baseline is None else comparison.scores_of_job,
                 )
                 registry.add(entry)
-                _tell_all(workflow, registry, entry, say)
+                _notify_all(workflow, registry, entry, echo)
                 return Outcome(entry, comparison=page, no_baseline=why)
         except Held as held:
-            say(f"another run of {workflow.name} is under way ({held.holder}): stepping aside")
+            echo(f"another run of {workflow.name} is under way ({held.holder}): stepping aside")
             return Outcome(None)
 
 
@@ -228,7 +227,7 @@ def _store_comparison(
     registry.store.write(f"evaluations/{key}/comparison.html", page.encode())
 
 
-def _tell_all(workflow: Workflow, registry: Registry, entry: Entry, say: Say) -> None:
+def _notify_all(workflow: Workflow, registry: Registry, entry: Entry, echo: Echo) -> None:
     """Send the notifications that weren't sent yet; the next run retries those that fail."""
     document = notification_document(entry)
     for place, notification in enumerate(workflow.notify):
@@ -238,9 +237,9 @@ def _tell_all(workflow: Workflow, registry: Registry, entry: Entry, say: Say) ->
         if registry.store.exists(told):
             continue
         try:
-            tell(notification, document)
+            notify(notification, document)
         except NotificationError as problem:
-            say(f"notification {place}: {problem}; run the workflow again to retry")
+            echo(f"notification {place}: {problem}; run the workflow again to retry")
             continue
         registry.store.create(told, b"{}")
 

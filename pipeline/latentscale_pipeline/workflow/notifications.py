@@ -50,7 +50,7 @@ def refuse_commands(notifications: Sequence[Notification], *, allowed: bool) -> 
             )
 
 
-def tell(notification: Notification, document: Mapping[str, Any]) -> None:
+def notify(notification: Notification, document: Mapping[str, Any]) -> None:
     """Deliver a document to the recipient of a notification.
 
     Raises

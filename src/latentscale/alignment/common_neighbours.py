@@ -15,16 +15,13 @@ common counts them in twos, since such items are near each other.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Float64Array, Int64Array
 from latentscale.estimate import Scored
 from latentscale.sampling.halves import divide
 from latentscale.sampling.shares import share_error
 
-Int64Array = NDArray[np.int64]
-Float64Array = NDArray[np.float64]
-
-LEAST_ROWS = 100
+MIN_ROWS = 100
 """Fewest items whose scores have a sampling error."""
 
 OVERLAP, NONE_COMMON = "neighbour overlap", "no common neighbour"
@@ -111,7 +108,7 @@ def score_neighbours(
     common = count_common(first[:, :k], second[:, :k])
     found = {OVERLAP: float(common.mean()) / k, NONE_COMMON: float((common == 0).mean())}
     errors: dict[str, float] = {}
-    if seed is not None and m >= LEAST_ROWS:
+    if seed is not None and m >= MIN_ROWS:
         errors[OVERLAP] = _deviation(first, second, k, seed)
         errors[NONE_COMMON] = share_error(int((common == 0).sum()), m, NEAR_ROWS)
     return {
@@ -137,7 +134,7 @@ def _deviation(first: Int64Array, second: Int64Array, k: int, seed: int) -> floa
     return float(np.std(halves, ddof=1))
 
 
-def _shortened(near: Int64Array, inside: NDArray[np.bool_], k: int) -> Int64Array:
+def _shortened(near: Int64Array, inside: BoolArray, k: int) -> Int64Array:
     """Return the first k of each list that are inside; -1 where there are fewer."""
     places = np.cumsum(inside, axis=1) - 1
     shortened = np.full((len(near), k), -1, np.int64)

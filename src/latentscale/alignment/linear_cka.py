@@ -28,14 +28,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Scored
 
-Float64Array = NDArray[np.float64]
 Number = TypeVar("Number", float, Float64Array)
 
-LEAST_ROWS = 10
+MIN_ROWS = 10
 """Fewest pairs of rows that have a score."""
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -49,7 +49,7 @@ def linear_cka(x: ArrayLike, y: ArrayLike, n: int | None = None) -> dict[str, Sc
     Parameters
     ----------
     x, y : array_like of float, shapes (m, d) and (m, e)
-        Finite vectors of the same m items from two models, at least :data:`LEAST_ROWS`.
+        Finite vectors of the same m items from two models, at least :data:`MIN_ROWS`.
     n : int, optional
         Items that these are a random sample of; without it they are all.
 
@@ -73,8 +73,8 @@ def linear_cka(x: ArrayLike, y: ArrayLike, n: int | None = None) -> dict[str, Sc
     if len(x) != len(y):
         raise ValueError(f"{len(x)} rows of one model and {len(y)} of the other; pair them first")
     m = len(x)
-    if m < LEAST_ROWS:
-        raise ValueError(f"{m} pairs of rows; {LEAST_ROWS} or more are needed")
+    if m < MIN_ROWS:
+        raise ValueError(f"{m} pairs of rows; {MIN_ROWS} or more are needed")
     n = m if n is None else n
     across, own, others = _dependence(x, y), _dependence(x, x), _dependence(y, y)
     return {

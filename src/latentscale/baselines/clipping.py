@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from latentscale.tiles.distances import Float64Array
+from latentscale.array_types import Float64Array
 
 ROUNDING = 1e-11
 """Relative rounding of a share of good rows, generously."""

@@ -21,9 +21,9 @@ import math
 import numpy as np
 from scipy.linalg import eigh, svdvals
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Estimate
 from latentscale.linalg.moments import Moments
-from latentscale.tiles.distances import Float64Array
 
 EPSILON = float(np.finfo(np.float64).eps)
 

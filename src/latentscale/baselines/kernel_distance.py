@@ -37,7 +37,8 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentscale.tiles.distances import Float64Array, row_blocks
+from latentscale.array_types import Float64Array, Int64Array
+from latentscale.tiles.distances import row_blocks
 
 BLOCK_ROWS = 1024
 """Rows of a tile: 8 MiB of kernel values."""
@@ -45,7 +46,7 @@ BLOCK_ROWS = 1024
 GROUPS = 20
 """Groups into which the rows of a corpus are divided."""
 
-LEAST_ROWS = 2
+MIN_ROWS = 2
 """Rows that a group needs to contain pairs of different rows."""
 
 MEDIAN_ROWS = 1000
@@ -99,13 +100,13 @@ def kernel_distance(first: ArrayLike, second: ArrayLike) -> KernelDistance:
     """
     x, y = np.asarray(first), np.asarray(second)
     for rows in (x, y):
-        if rows.ndim != 2 or rows.shape[0] < LEAST_ROWS or rows.shape[1] == 0:
+        if rows.ndim != 2 or rows.shape[0] < MIN_ROWS or rows.shape[1] == 0:
             raise ValueError(f"a kernel distance needs at least two rows, got shape {rows.shape}")
     if x.shape[1] != y.shape[1]:
         raise ValueError(
             f"a kernel distance needs equal dimensions, got {x.shape[1]} and {y.shape[1]}"
         )
-    groups = max(1, min(GROUPS, len(x) // LEAST_ROWS, len(y) // LEAST_ROWS))
+    groups = max(1, min(GROUPS, len(x) // MIN_ROWS, len(y) // MIN_ROWS))
     centre = _middle(x, y)
     sums = _Sums(*(_group_sums(*pair, centre, groups) for pair in ((x, x), (y, y), (x, y))))
     sizes = tuple(np.bincount(np.arange(len(rows)) % groups) for rows in (x, y))
@@ -135,7 +136,7 @@ class _Sums:
         return _Sums(self.first, self.second[np.ix_(keep, keep)], self.between[:, keep])
 
 
-def _unbiased(sums: _Sums, n: NDArray[np.int64], m: NDArray[np.int64]) -> float:
+def _unbiased(sums: _Sums, n: Int64Array, m: Int64Array) -> float:
     rows, columns = int(n.sum()), int(m.sum())
     return float(
         sums.first.sum() / (rows * (rows - 1))
@@ -144,7 +145,7 @@ def _unbiased(sums: _Sums, n: NDArray[np.int64], m: NDArray[np.int64]) -> float:
     )
 
 
-def _jackknife(sums: _Sums, n: NDArray[np.int64], m: NDArray[np.int64]) -> float:
+def _jackknife(sums: _Sums, n: Int64Array, m: Int64Array) -> float:
     spread = 0.0
     groups = len(n)
     for side in (0, 1):
@@ -165,7 +166,7 @@ def _jackknife(sums: _Sums, n: NDArray[np.int64], m: NDArray[np.int64]) -> float
     return spread * math.sqrt((groups - 1) / groups)
 
 
-def _block_mean(sums: _Sums, n: NDArray[np.int64], m: NDArray[np.int64]) -> float:
+def _block_mean(sums: _Sums, n: Int64Array, m: Int64Array) -> float:
     inside = (
         np.diagonal(sums.first) / (n * (n - 1))
         + np.diagonal(sums.second) / (m * (m - 1))

@@ -45,11 +45,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Float64Array, Int64Array
 from latentscale.baselines.clipping import share_of_good_rows
 from latentscale.neighbours.exact import exact_neighbours
 from latentscale.neighbours.search import approximate_neighbours
 from latentscale.tiles.device import decide
-from latentscale.tiles.distances import Float64Array, Points, common_unit, row_blocks
+from latentscale.tiles.distances import (
+    Points,
+    common_unit,
+    row_blocks,
+)
 from latentscale.tiles.expansions import (
     PARTS,
     float64_is_exact,
@@ -58,8 +63,6 @@ from latentscale.tiles.expansions import (
     rounding_of_pairs,
 )
 from latentscale.tiles.pairs import any_order_squared
-
-Int64Array = NDArray[np.int64]
 
 TILE_ROWS = 1024
 
@@ -229,7 +232,7 @@ def _expansions(rows: Float64Array, chosen: Int64Array) -> Float64Array:
 def _scores(
     holders: NDArray[Any],
     near_holders: NDArray[Any],
-    recalled: NDArray[np.bool_],
+    recalled: BoolArray,
     held: NDArray[Any],
     own: NDArray[Any],
     k: int,
@@ -270,8 +273,8 @@ def _joined(a: Points, b: Points) -> Points:
 
 
 def _mixed_pairs(
-    first: NDArray[np.int64], second: NDArray[np.int64], distances: Float64Array, m: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Float64Array]:
+    first: Int64Array, second: Int64Array, distances: Float64Array, m: int
+) -> tuple[Int64Array, Int64Array, Float64Array]:
     """Return the pairs of a row of E and a row of R, each once."""
     mixed = (first < m) != (second < m)
     low, high = np.minimum(first, second)[mixed], np.maximum(first, second)[mixed] - m

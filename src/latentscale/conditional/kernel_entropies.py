@@ -28,18 +28,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Scored
-
-Float64Array = NDArray[np.float64]
 
 CONDITIONAL, INFORMATION = "conditional Vendi", "information Vendi"
 
 ROUNDING = 1e-10
 """Error of a score from the rounding of kernels and eigenvalues, for each row."""
 
-LEAST_EIGENVALUE = 1e-18
+MIN_EIGENVALUE = 1e-18
 """Eigenvalues below are rounding; they add nothing to an entropy."""
 
 AT_MEDIAN = math.exp(-0.5)
@@ -72,8 +70,8 @@ class KernelEntropy:
         """Compute the entropy of a kernel matrix, shape (m, m), with ones on the diagonal."""
         m = len(kernel)
         values, vectors = np.linalg.eigh(kernel / m)
-        logarithms = np.log(np.maximum(values, LEAST_EIGENVALUE))
-        terms = -np.maximum(values, LEAST_EIGENVALUE) * logarithms
+        logarithms = np.log(np.maximum(values, MIN_EIGENVALUE))
+        terms = -np.maximum(values, MIN_EIGENVALUE) * logarithms
         entropy = float(terms.sum())
         return cls(
             entropy,
@@ -144,7 +142,7 @@ def conditional_scores(
 
 
 def _entropy(kernel: Float64Array) -> float:
-    values = np.maximum(np.linalg.eigvalsh(kernel / len(kernel)), LEAST_EIGENVALUE)
+    values = np.maximum(np.linalg.eigvalsh(kernel / len(kernel)), MIN_EIGENVALUE)
     return float(-(values * np.log(values)).sum())
 
 

@@ -34,10 +34,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Scored
 from latentscale.tiles.distances import as_points, row_blocks
-
-Float64Array = NDArray[np.float64]
 
 SCENDI, EXPLAINED = "Scendi", "explained share"
 

@@ -17,12 +17,13 @@ import math
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from latentscale.tiles.distances import Float64Array, Metric
-from latentscale.tiles.top_lists import UInt64Array, content_keys, mixed
-
-Int64Array = NDArray[np.int64]
+from latentscale.array_types import Float64Array, Int64Array, UInt64Array
+from latentscale.tiles.distances import Metric
+from latentscale.tiles.top_lists import (
+    content_keys,
+    mixed,
+)
 
 DEVIATIONS = 6.0
 """Standard deviations by which more rows are taken from parts than are expected to be needed."""

@@ -32,12 +32,13 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from latentscale.tiles.distances import Float64Array, Metric, Points
+from latentscale.array_types import Float64Array, Int64Array, UInt64Array
+from latentscale.tiles.distances import (
+    Metric,
+    Points,
+)
 from latentscale.tiles.top_lists import content_keys
-
-Int64Array = NDArray[np.int64]
 
 EQUAL_DIRECTION = 1e-14
 """Cosine distance up to which two rows have the same direction."""
@@ -259,7 +260,7 @@ def _lead_in_window(
 
 
 @numba.njit(cache=True, nogil=True)
-def _equal_rows(rows: Float64Array, hashes: NDArray[np.uint64], order: Int64Array) -> Int64Array:
+def _equal_rows(rows: Float64Array, hashes: UInt64Array, order: Int64Array) -> Int64Array:
     leaders = np.empty(len(order), dtype=np.int64)
     leading = np.empty(len(order), dtype=np.int64)  # the distinct rows of the current hash
     last = 0

@@ -28,17 +28,15 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Int64Array
 from latentscale.tiles.device import TileRows
 from latentscale.tiles.distances import Balls, Points, check_distance, row_blocks
-
-Int64Array = NDArray[np.int64]
 
 BLOCK_ROWS = 1024
 """Rows of a block; a tile and its comparisons take 5 MiB."""
 
-CROWDED_OUT = 0.1
+COMPACTION_SHARE = 0.1
 """Share of a block's rows that have to be decided before the undecided ones are compacted."""
 
 UNDECIDED = -1
@@ -200,7 +198,7 @@ def _first_near(balls: Balls, rows: TileRows, keepers: Iterable[TileRows]) -> In
         decided = first[rest] != UNDECIDED
         if decided.all():
             break
-        if decided.mean() > CROWDED_OUT:
+        if decided.mean() > COMPACTION_SHARE:
             rest, rows = rest[~decided], rows.take(~decided)
     return first
 
@@ -214,7 +212,7 @@ def _append(keepers: list[TileRows], fresh: TileRows, block_rows: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _first_in_rows(close: NDArray[np.bool_]) -> Int64Array:
+def _first_in_rows(close: BoolArray) -> Int64Array:
     first = np.full(close.shape[0], -1, dtype=np.int64)
     for i in range(close.shape[0]):
         for j in range(close.shape[1]):
@@ -225,7 +223,7 @@ def _first_in_rows(close: NDArray[np.bool_]) -> Int64Array:
 
 
 @numba.njit(cache=True, nogil=True)
-def _thin(close: NDArray[np.bool_]) -> Int64Array:
+def _thin(close: BoolArray) -> Int64Array:
     n = close.shape[0]
     keeper = np.full(n, -1, dtype=np.int64)
     for i in range(n):

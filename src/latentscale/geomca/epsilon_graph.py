@@ -17,11 +17,14 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from latentscale.tiles.distances import Balls, Float64Array, Points, check_distance, row_blocks
-
-Int64Array = NDArray[np.int64]
+from latentscale.array_types import BoolArray, Float64Array, Int64Array
+from latentscale.tiles.distances import (
+    Balls,
+    Points,
+    check_distance,
+    row_blocks,
+)
 
 HELD_BLOCKS = 4
 """Blocks of rows that are compared with all later rows at once."""
@@ -282,9 +285,7 @@ def _link(parent: Int64Array, root: int, other: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _join(
-    close: NDArray[np.bool_], first: int, second: int, parent: Int64Array, edges: Int64Array
-) -> None:
+def _join(close: BoolArray, first: int, second: int, parent: Int64Array, edges: Int64Array) -> None:
     columns = close.shape[1]
     for i in range(close.shape[0]):
         row = close[i]

@@ -34,12 +34,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Int64Array
 from latentscale.geomca.epsilon_graph import Components, balance, share_between
-
-Int64Array = NDArray[np.int64]
-
 
 BLOCK_ROWS = 1024
 """Rows of a block of distances; a tile takes 8 MiB."""
@@ -115,7 +112,7 @@ def geomca_scores(
     )
 
 
-def _check_rows(name: str, rows: Int64Array, points: NDArray[np.bool_]) -> None:
+def _check_rows(name: str, rows: Int64Array, points: BoolArray) -> None:
     if rows.shape != points.shape or (rows < 1).any():
         raise ValueError(
             f"{name} must hold a count of at least 1 for each of the {len(points)} sparse points"

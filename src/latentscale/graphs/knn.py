@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy  # its submodules are imported when they are first used
-from numpy.typing import NDArray
+
+from latentscale.array_types import Int64Array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -36,7 +37,7 @@ class GraphSummary:
     isolated: int
 
 
-def symmetrise(indices: NDArray[np.int64]) -> csr_array[Any, Any]:
+def symmetrise(indices: Int64Array) -> csr_array[Any, Any]:
     """Join every row with its neighbours, in both directions.
 
     Parameters

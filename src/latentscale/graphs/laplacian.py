@@ -18,6 +18,7 @@ import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Float64Array, Int32Array
 from latentscale.linalg.null_space import NullSpace
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def unnormalised_laplacian(adjacency: csr_array[Any, Any]) -> csr_array[Any, Any
 
 
 def _laplacian(
-    adjacency: csr_array[Any, Any], scale: NDArray[np.float64], diagonal: NDArray[np.float64]
+    adjacency: csr_array[Any, Any], scale: Float64Array, diagonal: Float64Array
 ) -> csr_array[Any, Any]:
     """Form diag(diagonal) - diag(scale) A diag(scale), without storing zeros on the diagonal."""
     if not adjacency.has_sorted_indices:
@@ -83,11 +84,11 @@ def _assemble(
     old_indptr: NDArray[Any],
     old_indices: NDArray[Any],
     old_data: NDArray[Any],
-    scale: NDArray[np.float64],
-    diagonal: NDArray[np.float64],
+    scale: Float64Array,
+    diagonal: Float64Array,
     indptr: NDArray[Any],
     indices: NDArray[Any],
-    data: NDArray[np.float64],
+    data: Float64Array,
 ) -> None:
     for i in range(len(scale)):
         place = indptr[i]
@@ -149,10 +150,10 @@ def find_null_space(laplacian: csr_array[Any, Any]) -> NullSpace:
 def _find_residuals(
     indptr: NDArray[Any],
     indices: NDArray[Any],
-    data: NDArray[np.float64],
-    guess: NDArray[np.float64],
-    labels: NDArray[np.int32],
-    mapped_to_zero: NDArray[np.bool_],
+    data: Float64Array,
+    guess: Float64Array,
+    labels: Int32Array,
+    mapped_to_zero: BoolArray,
 ) -> None:
     """Mark the components in which the product with a vector exceeds rounding."""
     for i in range(len(indptr) - 1):
@@ -180,7 +181,7 @@ def product_work(matrix: csr_array[Any, Any]) -> int:
     return int(np.square(np.diff(matrix.indptr).astype(np.int64)).sum())
 
 
-def few_moments(laplacian: csr_array[Any, Any], rows: slice | None = None) -> NDArray[np.float64]:
+def few_moments(laplacian: csr_array[Any, Any], rows: slice | None = None) -> Float64Array:
     """Compute tr L^j for j = 0 … 2, which needs no product of matrices.
 
     Parameters
@@ -202,7 +203,7 @@ def few_moments(laplacian: csr_array[Any, Any], rows: slice | None = None) -> ND
     return moments
 
 
-def exact_moments(laplacian: csr_array[Any, Any], rows: slice | None = None) -> NDArray[np.float64]:
+def exact_moments(laplacian: csr_array[Any, Any], rows: slice | None = None) -> Float64Array:
     """Compute tr L^j for j = 0 … 4 without randomness.
 
     Parameters
@@ -232,10 +233,10 @@ def exact_moments(laplacian: csr_array[Any, Any], rows: slice | None = None) -> 
 def _product_sums(
     indptr: NDArray[Any],
     indices: NDArray[Any],
-    data: NDArray[np.float64],
+    data: Float64Array,
     first: int,
     last: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Float64Array, Float64Array]:
     """Return the row sums of L²∘L and of L²∘L², from one row of the product at a time."""
     n = len(indptr) - 1
     cubes, fourths = np.zeros(last - first), np.zeros(last - first)

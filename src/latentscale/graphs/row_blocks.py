@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy  # its submodules are imported when they are first used
-from numpy.typing import NDArray
+
+from latentscale.array_types import Int32Array, Int64Array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-Int64Array = NDArray[np.int64]
 
 
 def join_block(
@@ -73,7 +72,7 @@ def join_block(
     return block
 
 
-def block_components(block: csr_array[Any, Any], start: int) -> tuple[int, NDArray[np.int32]]:
+def block_components(block: csr_array[Any, Any], start: int) -> tuple[int, Int32Array]:
     """Find the components of a single block.
 
     Parameters
@@ -95,7 +94,7 @@ def block_components(block: csr_array[Any, Any], start: int) -> tuple[int, NDArr
     return int(count), labels.astype(np.int32)
 
 
-def leaving_edges(block: csr_array[Any, Any], start: int, labels: NDArray[np.int32]) -> Int64Array:
+def leaving_edges(block: csr_array[Any, Any], start: int, labels: Int32Array) -> Int64Array:
     """List the edges from the components of a block to vertices of later blocks.
 
     Parameters

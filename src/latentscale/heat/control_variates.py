@@ -15,16 +15,14 @@ from typing import Literal
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.linalg.quadrature import Rule
 from latentscale.linalg.random_vectors import Distribution
 
-Float64Array = NDArray[np.float64]
-
 VarianceReduction = Literal["moments", "linear", "none"]
 
-MOST_SKEWNESS = float(np.sqrt(8.0))
+MAX_SKEWNESS = float(np.sqrt(8.0))
 """Skewness of the square of one normal variable; no weighted sum of squares has more."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -130,7 +128,7 @@ def fit_control_variate(
     known = spread > rounding
     skewness = np.zeros(len(times))
     skewness[known] = 8.0 * cubes[known] / (2.0 * squares[known]) ** 1.5
-    skewness = np.clip(skewness, -MOST_SKEWNESS, MOST_SKEWNESS)
+    skewness = np.clip(skewness, -MAX_SKEWNESS, MAX_SKEWNESS)
     return ControlVariate(width, coefficients, trace, rounding, skewness, slopes)
 
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Estimate, student_quantile
 from latentscale.heat.supremum import IMD_TIMES, imd_weight, largest_beyond, largest_gap
 from latentscale.heat.trace import HeatTrace
-
-Float64Array = NDArray[np.float64]
 
 BOOTSTRAP_DRAWS = 4000
 

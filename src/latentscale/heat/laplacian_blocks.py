@@ -14,11 +14,11 @@ import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
 
 PRODUCT_ROWS = 4096
 """Rows of L L that are held at once."""

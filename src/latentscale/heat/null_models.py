@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float64Array = NDArray[np.float64]
+from latentscale.array_types import Float64Array
 
 Normalization = Literal["none", "empty", "complete", "er"]
 NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)

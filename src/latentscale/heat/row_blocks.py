@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.heat.control_variates import VarianceReduction, fit_control_variate
 from latentscale.heat.trace import (
     COMPANIONS,
-    LEAST_PROBES,
-    LEAST_STEPS,
-    MOST_PROBES,
-    MOST_STEPS,
+    MAX_PROBES,
+    MAX_STEPS,
+    MIN_PROBES,
+    MIN_STEPS,
     PILOT_PROBES,
     HeatTrace,
     ProbeIntegrals,
@@ -45,7 +46,6 @@ from latentscale.linalg.random_vectors import Distribution, hashed_vectors
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Float64Array = NDArray[np.float64]
 
 BATCH = 16
 """Largest number of vectors in a batch."""
@@ -263,8 +263,8 @@ class TraceByRows:
         cls, settings: TraceSettings, times: Float64Array, generator: np.random.Generator
     ) -> TraceByRows:
         """Draw a seed and begin with the first batch: pilots and the first probes."""
-        steps = LEAST_STEPS if settings.steps is None else settings.steps
-        probes = LEAST_PROBES if settings.probes is None else settings.probes
+        steps = MIN_STEPS if settings.steps is None else settings.steps
+        probes = MIN_PROBES if settings.probes is None else settings.probes
         none = np.empty((steps, 0))
         begun = cls(
             settings=settings,
@@ -347,7 +347,7 @@ class TraceByRows:
     def _wants_more_steps(self) -> bool:
         """Return whether the first batch needs more steps; later batches take as many as it did."""
         settings = self.settings
-        most = min(MOST_STEPS, settings.n)
+        most = min(MAX_STEPS, settings.n)
         if settings.steps is not None or len(self.all_lengths) > 0 or self.steps >= most:
             return False
         rules = rules_of(self.recurrence)
@@ -405,7 +405,7 @@ class TraceByRows:
         if (
             settings.probes is not None
             or is_known(trace, settings.tolerance)
-            or trace.probes >= MOST_PROBES
+            or trace.probes >= MAX_PROBES
         ):
             return replace(self, trace=trace)
         return replace(self, wanted=PILOT_PROBES + 2 * trace.probes)._begin_batch()

@@ -29,9 +29,8 @@ import math
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
 
-Float64Array = NDArray[np.float64]
+from latentscale.array_types import Float64Array
 
 RATIO = 1.5
 """End of an interval over its start."""

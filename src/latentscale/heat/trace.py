@@ -67,8 +67,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy  # its submodules are imported when they are first used
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import student_quantile
 from latentscale.graphs.laplacian import exact_moments, few_moments, find_null_space, product_work
 from latentscale.heat.control_variates import (
@@ -86,18 +87,17 @@ from latentscale.linalg.random_vectors import Distribution
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Float64Array = NDArray[np.float64]
 
 DENSE_VERTICES = 500
 """Number of vertices up to which automatic probes are replaced by exact eigenvalues."""
 
 PILOT_PROBES = 8
-LEAST_PROBES = 4
-MOST_PROBES = 1024
+MIN_PROBES = 4
+MAX_PROBES = 1024
 """An automatic number of probes starts at 4 and doubles until the tolerance is met, to 1024."""
 
-LEAST_STEPS = 10
-MOST_STEPS = 640
+MIN_STEPS = 10
+MAX_STEPS = 640
 """An automatic number of Lanczos steps starts at 10 and doubles, to 640 or the vertices."""
 
 TRIED_PROBES = 4
@@ -260,7 +260,7 @@ def estimate_heat_trace(
         exact=exact,
     )
     integrals: list[ProbeIntegrals] = []
-    wanted = LEAST_PROBES if probes is None else probes
+    wanted = MIN_PROBES if probes is None else probes
     while True:
         more = wanted - sum(map(len, integrals))
         integrals.append(
@@ -277,7 +277,7 @@ def estimate_heat_trace(
             )
         )
         heat = average_probes(grid, integrals, control, n, steps)
-        if probes is not None or is_known(heat, tolerance) or wanted >= MOST_PROBES:
+        if probes is not None or is_known(heat, tolerance) or wanted >= MAX_PROBES:
             return heat
         wanted *= 2
 
@@ -336,8 +336,8 @@ def sufficient_steps(
         10, doubled until the Gauss and Gauss-Radau rules bracket every probe's quadratic form
         within a tenth of the tolerance at every time; at most 640.
     """
-    steps, known = LEAST_STEPS, (null_space.dimension if null_space else 0) / laplacian.shape[0]
-    while steps < min(MOST_STEPS, laplacian.shape[0]):
+    steps, known = MIN_STEPS, (null_space.dimension if null_space else 0) / laplacian.shape[0]
+    while steps < min(MAX_STEPS, laplacian.shape[0]):
         rules = list(quadrature_rules(laplacian, TRIED_PROBES, steps, generator, null_space))
         if all(quadrature_suffices(*pair, times, tolerance, known) for pair in rules):
             break

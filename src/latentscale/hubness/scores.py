@@ -31,16 +31,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import Scored
 from latentscale.sampling.halves import divide
 from latentscale.sampling.shares import share_error
-from latentscale.tiles.distances import Float64Array
 
-Int64Array = NDArray[np.int64]
-
-LEAST_ROWS = 100
+MIN_ROWS = 100
 """Fewest rows that have a sampling error."""
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -110,7 +107,7 @@ def score_hubness(neighbours: Int64Array, k: int, n: int, seed: int | None) -> d
     m = len(neighbours)
     counts = count_occurrences(neighbours, k)
     deviations: dict[str, float] = {}
-    if seed is not None and m >= LEAST_ROWS:
+    if seed is not None and m >= MIN_ROWS:
         deviations = _deviations(neighbours, k, seed)
         deviations["antihubs"] = share_error(int((counts == 0).sum()), m)
     found = {}

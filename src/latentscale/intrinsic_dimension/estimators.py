@@ -26,12 +26,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Float64Array, Int64Array
 from latentscale.duplicates.distinct import EQUAL_DIRECTION
-from latentscale.tiles.distances import Float64Array, Metric
-
-Int64Array = NDArray[np.int64]
+from latentscale.tiles.distances import Metric
 
 KEPT = 0.9
 """Share of the rows that TwoNN fits."""
@@ -39,7 +37,7 @@ KEPT = 0.9
 TIED = 1e-9
 """Relative difference up to which distances are equal: copies up to a factor differ by rounding."""
 
-LEAST_ROWS = 10
+MIN_ROWS = 10
 """Fewest rows to which TwoNN fits a line."""
 
 
@@ -64,18 +62,18 @@ class NeighbourDistances:
     rows: Int64Array
     logarithms: Float64Array
     indices: Int64Array
-    known: NDArray[np.bool_]
+    known: BoolArray
     cosine: bool = False
 
     @property
-    def counted(self) -> NDArray[np.bool_]:
+    def counted(self) -> BoolArray:
         """Return which neighbours count: of those at equal distances one."""
         so_far = np.maximum.accumulate(np.where(self.known, self.logarithms, -np.inf), axis=1)
         counted = self.known.copy()
         counted[:, 1:] &= self.logarithms[:, 1:] > so_far[:, :-1] + TIED
         return counted
 
-    def half(self, rows: NDArray[np.bool_], neighbours: NDArray[np.bool_]) -> NeighbourDistances:
+    def half(self, rows: BoolArray, neighbours: BoolArray) -> NeighbourDistances:
         """Return what a search in half of the corpus finds for the rows in it.
 
         Parameters
@@ -157,10 +155,10 @@ def maximum_likelihood(ratios: Float64Array) -> float:
 def two_nearest(ratios: Float64Array) -> float:
     """Return the dimension by TwoNN, from :func:`mean_log_ratios` with two neighbours.
 
-    NaN if fewer than :data:`LEAST_ROWS` rows have two neighbours.
+    NaN if fewer than :data:`MIN_ROWS` rows have two neighbours.
     """
     known = np.sort(ratios[np.isfinite(ratios)])
-    if len(known) < LEAST_ROWS:
+    if len(known) < MIN_ROWS:
         return math.nan
     used = int(KEPT * len(known))
     x = known[:used]

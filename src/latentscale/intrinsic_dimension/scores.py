@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import CONFIDENT, Bounds, Estimate
 from latentscale.intrinsic_dimension.estimators import (
     NeighbourDistances,
@@ -26,7 +27,6 @@ from latentscale.intrinsic_dimension.estimators import (
     two_nearest,
 )
 from latentscale.sampling.halves import divide
-from latentscale.tiles.distances import Float64Array
 
 EPSILON = float(np.finfo(np.float64).eps)
 

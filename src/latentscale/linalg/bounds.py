@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numba
-import numpy as np
 from numpy.typing import NDArray
+
+from latentscale.array_types import Float64Array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-Float64Array = NDArray[np.float64]
 
 
 def norm_bound(laplacian: csr_array[Any, Any]) -> float:

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Float64Array = NDArray[np.float64]
+from latentscale.array_types import Float32Array, Float64Array
 
 FourierKernel = Literal["rbf", "laplacian"]
 
@@ -62,7 +62,7 @@ def draw_frequencies(
 
 def fourier_features(
     rows: NDArray[np.floating], origin: Float64Array, frequencies: Float64Array
-) -> NDArray[np.float32]:
+) -> Float32Array:
     """Compute features: cosines and sines of one half of the frequencies, then of the other half.
 
     Parameters

@@ -30,11 +30,11 @@ from typing import Any, Protocol, Self, TypeVar
 
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, FloatArray
 from latentscale.tiles.device import Precision
-from latentscale.tiles.distances import Float64Array, Points
+from latentscale.tiles.distances import Points
 from latentscale.tiles.exponential_products import (
     DistanceTiles,
-    FloatArray,
     exponential_products,
     gaussian_block_sums,
 )

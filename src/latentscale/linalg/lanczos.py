@@ -36,15 +36,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Float64Array = NDArray[np.float64]
 
 SUMMED_ROWS = 1024
 """Rows that are summed before they are added to a total, so that rounding doesn't grow with n."""
 
-LITTLE_LEFT = 0.01
+REORTHOGONALISATION_SHARE = 0.01
 """Share of a product's squared length. If less is left, it is made orthogonal once more."""
 
 
@@ -204,7 +205,7 @@ def run_lanczos(
             product,
         )
         square, rest = _take_share(product, current, share * scale)
-        if (square < LITTLE_LEFT * (np.square(share) + np.square(coupling))).any():
+        if (square < REORTHOGONALISATION_SHARE * (np.square(share) + np.square(coupling))).any():
             # Twice is enough: the second time removes what rounding left of the last two.
             first, second = rest * scale, column_dots(product, previous) * previous_scale
             _take_shares(product, current, first * scale, previous, second * previous_scale)

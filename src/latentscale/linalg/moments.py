@@ -27,7 +27,8 @@ from functools import reduce
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentscale.tiles.distances import Float64Array, row_blocks
+from latentscale.array_types import Float64Array
+from latentscale.tiles.distances import row_blocks
 
 BLOCK_ROWS = 4096
 """Rows whose scatter is computed by one matrix product."""

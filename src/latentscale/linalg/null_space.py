@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-Float64Array = NDArray[np.float64]
+from latentscale.array_types import Float64Array, Int32Array
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class NullSpace:
         Number of components, and number of those with a vector.
     """
 
-    labels: NDArray[np.int32]
+    labels: Int32Array
     vector: Float64Array
     components: int
     dimension: int
@@ -39,7 +38,7 @@ class NullSpace:
 @numba.njit(cache=True, nogil=True)
 def _project_out(
     columns: Float64Array,
-    labels: NDArray[np.int32],
+    labels: Int32Array,
     vector: Float64Array,
     components: int,
 ) -> None:

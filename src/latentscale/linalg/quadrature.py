@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy  # its submodules are imported when they are first used
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.linalg.bounds import norm_bound
 from latentscale.linalg.lanczos import Recurrence, column_dots, run_lanczos
 from latentscale.linalg.null_space import NullSpace
@@ -34,7 +34,6 @@ from latentscale.linalg.random_vectors import Distribution, draw_vectors
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Float64Array = NDArray[np.float64]
 
 BLOCK_BYTES = 3 << 27
 WIDEST_BLOCK = 32
@@ -63,7 +62,7 @@ class Rule:
         """Return the rules for vectors of these squared lengths instead of 1."""
         return Rule(self.nodes, self.weights * lengths[:, None])
 
-    def take(self, which: slice | NDArray[np.int64]) -> Rule:
+    def take(self, which: slice | Int64Array) -> Rule:
         """Return the rules of some of the vectors."""
         return Rule(self.nodes[which], self.weights[which])
 

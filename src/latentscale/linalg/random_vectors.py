@@ -14,9 +14,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.tiles.top_lists import mixed
-
-Float64Array = NDArray[np.float64]
 
 Distribution = Literal["rademacher", "gaussian"]
 DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)

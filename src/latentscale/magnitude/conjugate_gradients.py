@@ -50,6 +50,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latentscale.array_types import Float64Array, FloatArray
 from latentscale.estimate import Bounds, Estimate
 from latentscale.linalg.iterations import Arrays, PairRequest, PairSums, ReadRows
 from latentscale.magnitude.positive_definiteness import (
@@ -73,15 +74,16 @@ from latentscale.magnitude.preconditioning import (
     prepare_preconditioners,
 )
 from latentscale.tiles.device import Precision, rounding_unit
-from latentscale.tiles.distances import Float64Array, Points, distance_tile
+from latentscale.tiles.distances import (
+    Points,
+    distance_tile,
+)
 from latentscale.tiles.exponential_products import (
     LOST_SIMILARITY,
     gaussian_error,
     product_error,
     similarity_error,
 )
-
-FloatArray = NDArray[np.floating[Any]]
 
 DELAY = 4
 """Smallest number of past steps whose gains estimate the error."""
@@ -136,7 +138,7 @@ SINGLE_ROWS = 4096
 EPSILON = float(np.finfo(np.float64).eps)
 
 Phase = Literal["iterate", "judge", "finished"]
-Stand = Literal["running", "certain", "estimated", "exhausted", "stopped", "failed"]
+ScaleStatus = Literal["running", "certain", "estimated", "exhausted", "stopped", "failed"]
 """State of one scale: taking steps; finished with a certified bracket, or with an estimated one; at
 the limit of the precision; stopped by the caller or by the limit of products; unable to continue
 because of rounding."""
@@ -192,11 +194,11 @@ class Bracket:
 
 
 @dataclass
-class _Course:
+class _ScaleState:
     """The numbers of one scale's iteration; its vectors are arrays of the solver."""
 
     scale: float
-    stand: Stand = "running"
+    status: ScaleStatus = "running"
     eigenvalue: float = 0.0  # lower bound of the smallest one
     ceiling: float | None = None  # certified upper bound of the magnitude
     singular: bool = False  # numerically, so that gains don't show the error
@@ -228,7 +230,7 @@ class ConjugateGradients:
     def __init__(self, arrays: Arrays, values: Mapping[str, Any]) -> None:
         self._arrays: dict[str, NDArray[Any]] = dict(arrays)
         self._values = dict(values)
-        self._courses = [_Course(**course) for course in values["courses"]]
+        self._states = [_ScaleState(**state) for state in values["states"]]
 
     @classmethod
     def start(
@@ -276,7 +278,7 @@ class ConjugateGradients:
             "precision": "single" if n >= SINGLE_ROWS else "double",
             "products": 0,
             "phase": "iterate" if len(scales) else "finished",
-            "courses": [asdict(_Course(scale)) for scale in scales.tolist()],
+            "states": [asdict(_ScaleState(scale)) for scale in scales.tolist()],
             "separations": None if separations is None else separations.values(),
             "exponents": [],
             "landmarks": None,
@@ -300,7 +302,7 @@ class ConjugateGradients:
 
     def values(self) -> dict[str, Any]:
         """Return the JSON values of the state."""
-        return {**self._values, "courses": [asdict(course) for course in self._courses]}
+        return {**self._values, "states": [asdict(state) for state in self._states]}
 
     @property
     def request(self) -> PairRequest | None:
@@ -309,13 +311,13 @@ class ConjugateGradients:
         if phase == "finished":
             return None
         if phase == "judge":
-            places, name = list(range(len(self._courses))), "weights"
+            places, name = list(range(len(self._states))), "weights"
             precision: Precision = "double"
         else:
             places, name = self._running(), "directions"
             precision = self._values["precision"]
         return PairRequest(
-            np.array([self._courses[k].scale for k in places]),
+            np.array([self._states[k].scale for k in places]),
             np.stack([self._arrays[f"{name}-{k}"] for k in places], axis=1),
             precision,
             np.array(self._values["exponents"]),
@@ -326,13 +328,13 @@ class ConjugateGradients:
         """The solutions, once the iteration is finished."""
         if self._values["phase"] != "finished":
             raise RuntimeError("conjugate gradients aren't finished: advance while request is set")
-        weights = [self._arrays[f"weights-{k}"] for k in range(len(self._courses))]
+        weights = [self._arrays[f"weights-{k}"] for k in range(len(self._states))]
         return Solutions(
-            np.array([course.scale for course in self._courses]),
+            np.array([state.scale for state in self._states]),
             tuple(Estimate(**values) for values in self._values["estimates"]),
             np.stack(weights, axis=1) if weights else np.empty((self._values["n"], 0)),
             self._values["products"],
-            tuple(course.preconditioned for course in self._courses),
+            tuple(state.preconditioned for state in self._states),
             self.separations or Separations((), ()),
         )
 
@@ -345,19 +347,19 @@ class ConjugateGradients:
     def brackets(self) -> list[Bracket]:
         """Return the present bracket at every scale; the final estimates once they exist."""
         if self._values["phase"] == "finished":
-            scales = [course.scale for course in self._courses]
+            scales = [state.scale for state in self._states]
             estimates = self.outcome.estimates
             return [
                 Bracket(scale, estimate.lower, estimate.value, estimate.upper)
                 for scale, estimate in zip(scales, estimates, strict=True)
             ]
-        return [self._bracket(course) for course in self._courses]
+        return [self._bracket(state) for state in self._states]
 
     def stop(self, scales: Iterable[float]) -> None:
         """Take no more steps at these scales."""
         stopped = set(scales)
         for k in self._running():
-            if self._courses[k].scale in stopped:
+            if self._states[k].scale in stopped:
                 self._leave(k, "stopped")
         self._turn()
 
@@ -388,7 +390,7 @@ class ConjugateGradients:
     def _conclude_at_once(self) -> None:
         """Finish with magnitude 1 at every scale, for a single point."""
         one = Estimate.exact(1.0, "cg")
-        for k in range(len(self._courses)):
+        for k in range(len(self._states)):
             self._arrays[f"weights-{k}"] = np.ones(1)
             self._values["estimates"].append(
                 {name: getattr(one, name) for name in Estimate.__slots__}
@@ -423,17 +425,17 @@ class ConjugateGradients:
         """Bound the magnitude under the cosine distance, and find singular matrices."""
         sample = points.take(slice(0, SAMPLED_ROWS))
         distances = distance_tile(sample, sample)
-        for course in self._courses:
-            course.ceiling = sphere_magnitude(course.scale, points.dimension)
-            course.singular = is_numerically_singular(distances, course.scale)
+        for state in self._states:
+            state.ceiling = sphere_magnitude(state.scale, points.dimension)
+            state.singular = is_numerically_singular(distances, state.scale)
 
     def _bound_in_box(self, read_rows: ReadRows) -> None:
         """Bound the magnitude by that of the box around all rows."""
         ends = [(points.rows.min(axis=0), points.rows.max(axis=0)) for points in read_rows()]
         low, high = np.array(ends, np.float64).swapaxes(0, 1)
         sides = high.max(axis=0) - low.min(axis=0)
-        for course in self._courses:
-            course.ceiling = box_magnitude(course.scale, sides)
+        for state in self._states:
+            state.ceiling = box_magnitude(state.scale, sides)
 
     def _prepare(
         self, landmarks: Landmarks, read_rows: ReadRows, generator: np.random.Generator
@@ -444,7 +446,7 @@ class ConjugateGradients:
             for k in self._running()
             if predicted_steps(
                 landmarks,
-                self._courses[k].scale,
+                self._states[k].scale,
                 self._values["n"],
                 PREDICTED_GAIN,
                 PRECONDITIONED_STEPS,
@@ -453,7 +455,7 @@ class ConjugateGradients:
         ][: most_preconditioners(self._values["n"])]
         if not slow:
             return
-        scales = [self._courses[k].scale for k in slow]
+        scales = [self._states[k].scale for k in slow]
         prepared, vecchia = prepare_preconditioners(
             landmarks, scales, self._values["n"], read_rows, generator
         )
@@ -461,7 +463,7 @@ class ConjugateGradients:
             if preconditioner is not None:
                 self._arrays[f"landmark-factor-{k}"] = preconditioner.landmark_factor
                 self._arrays[f"row-factors-{k}"] = preconditioner.row_factors
-                self._courses[k].preconditioned = True
+                self._states[k].preconditioned = True
         self._arrays["vecchia"] = vecchia
         self._arrays["landmarks"] = landmarks.points.rows
         self._arrays["positions"] = landmarks.positions
@@ -491,7 +493,7 @@ class ConjugateGradients:
             separations = Separations(tuple(exponents.tolist()), tuple(largest.tolist()))
             self._values["separations"] = separations.values()
             self._values["exponents"] = []
-        scales = np.array([self._courses[k].scale for k in places])
+        scales = np.array([self._states[k].scale for k in places])
         separations = self.separations or Separations((), ())
         bounds = smallest_eigenvalues(scales, separations)
         if not bounds.all():
@@ -499,44 +501,44 @@ class ConjugateGradients:
             _, errors = _relative_errors(read_rows, scales, precision, n)
             for i, k in enumerate(places):
                 # Without a preconditioner the first direction was the vector of ones.
-                if not self._courses[k].preconditioned and errors[i] < 0.5:
+                if not self._states[k].preconditioned and errors[i] < 0.5:
                     sums = float(products[:, i].max()) / (1.0 - float(errors[i]))
                     bounds[i] = max(bounds[i], 2.0 - sums)
         for i, k in enumerate(places):
-            self._courses[k].eigenvalue = float(bounds[i])
+            self._states[k].eigenvalue = float(bounds[i])
             if not bounds[i] > 0:
                 del self._arrays[f"best-weights-{k}"], self._arrays[f"best-residuals-{k}"]
 
     # --- A step ---
 
     def _running(self) -> list[int]:
-        return [k for k, course in enumerate(self._courses) if course.stand == "running"]
+        return [k for k, state in enumerate(self._states) if state.status == "running"]
 
     def _move(self, k: int, image: Float64Array) -> bool:
         """Move one scale's weights along its direction; return whether that was possible."""
-        course = self._courses[k]
+        state = self._states[k]
         direction, residual = self._arrays[f"directions-{k}"], self._arrays[f"residuals-{k}"]
         curvature = _dot(direction, image)
-        if not (curvature > 0 and course.energy > 0 and math.isfinite(curvature)):
+        if not (curvature > 0 and state.energy > 0 and math.isfinite(curvature)):
             self._leave(k, "failed")
             return False
-        step = course.energy / curvature
+        step = state.energy / curvature
         self._arrays[f"weights-{k}"] += (step * direction).astype(direction.dtype, copy=False)
         residual -= (step * image).astype(residual.dtype)
-        course.gains.append(step * course.energy)
-        course.longest = max(course.longest, step)
+        state.gains.append(step * state.energy)
+        state.longest = max(state.longest, step)
         return True
 
     def _precondition(self, places: Sequence[int], read_rows: ReadRows) -> dict[int, Solved]:
         """Apply each scale's preconditioner to its residual."""
         residuals = {k: self._arrays[f"residuals-{k}"] for k in places}
-        rest = [k for k in places if self._courses[k].preconditioned]
+        rest = [k for k in places if self._states[k].preconditioned]
         solved = {k: Solved(residuals[k], residuals[k], None) for k in places}
         if rest:
             found = apply_preconditioners(
                 self._landmarks(),
                 self._arrays["vecchia"],
-                [self._courses[k].scale for k in rest],
+                [self._states[k].scale for k in rest],
                 [self._preconditioner(k) for k in rest],
                 [residuals[k] for k in rest],
                 read_rows,
@@ -551,14 +553,14 @@ class ConjugateGradients:
 
     def _turn_direction(self, k: int, solution: FloatArray) -> None:
         """Make the next direction conjugate to the last."""
-        course, direction = self._courses[k], self._arrays[f"directions-{k}"]
+        state, direction = self._states[k], self._arrays[f"directions-{k}"]
         residual = self._arrays[f"residuals-{k}"]
         energy, squared = _dot(residual, solution), _dot(residual, residual)
-        direction *= energy / course.energy if course.energy > 0 else 0.0
+        direction *= energy / state.energy if state.energy > 0 else 0.0
         direction += solution
-        course.energy = energy
+        state.energy = energy
         if squared > 0:
-            course.sharpest = max(course.sharpest, energy / squared)
+            state.sharpest = max(state.sharpest, energy / squared)
 
     def _smooth(self, k: int, solved: Solved) -> None:
         """Mix the new iterate into the combination of least residual."""
@@ -580,20 +582,20 @@ class ConjugateGradients:
 
     def _decide(self, k: int) -> None:
         """End the steps of a scale when it is solved."""
-        course, tolerance = self._courses[k], self._values["tolerance"]
-        value, last = course.value, self._arrays[f"residuals-{k}"]
+        state, tolerance = self._states[k], self._values["tolerance"]
+        value, last = state.value, self._arrays[f"residuals-{k}"]
         best = self._arrays.get(f"best-residuals-{k}")
         certain = False
         if best is not None:
-            course.widths.append(_dot(best, best) / course.eigenvalue / value)
-            certain = course.widths[-1] <= CERTIFIED_SHARE * tolerance
-        estimated = remaining_error(course.gains) <= ESTIMATED_SHARE * tolerance * value
+            state.widths.append(_dot(best, best) / state.eigenvalue / value)
+            certain = state.widths[-1] <= CERTIFIED_SHARE * tolerance
+        estimated = remaining_error(state.gains) <= ESTIMATED_SHARE * tolerance * value
         if certain or estimated:
-            course.settled = course.settled or len(course.gains)
+            state.settled = state.settled or len(state.gains)
         residual = best if certain and best is not None else last
-        if (certain or (estimated and not self._certain_soon(course))) and (
+        if (certain or (estimated and not self._certain_soon(state))) and (
             _size(residual) <= self._weight_accuracy(k)
-            or len(course.gains) >= course.settled + max(PATIENCE, course.settled)
+            or len(state.gains) >= state.settled + max(PATIENCE, state.settled)
         ):
             self._leave(k, "certain" if certain else "estimated")
         elif not _dot(last, last) > len(last) * float(np.finfo(last.dtype).eps) ** 2:
@@ -601,27 +603,27 @@ class ConjugateGradients:
 
     def _weight_accuracy(self, k: int) -> float:
         wanted: float | None = self._values["weight_accuracy"]
-        return math.inf if wanted is None or k + 1 < len(self._courses) else wanted
+        return math.inf if wanted is None or k + 1 < len(self._states) else wanted
 
-    def _certain_soon(self, course: _Course) -> bool:
+    def _certain_soon(self, state: _ScaleState) -> bool:
         """Return whether the certified bracket will be narrow enough in a few more steps."""
         goal = CERTIFIED_SHARE * self._values["tolerance"]
-        if len(course.widths) < 3 or not math.isfinite(course.widths[-1]):
+        if len(state.widths) < 3 or not math.isfinite(state.widths[-1]):
             return False
-        if course.widths[-1] <= goal:
+        if state.widths[-1] <= goal:
             return True
-        rate = math.sqrt(course.widths[-1] / course.widths[-3])
+        rate = math.sqrt(state.widths[-1] / state.widths[-3])
         if not 0.0 < rate < 1.0:
             return False
-        further = math.log(goal / course.widths[-1]) / math.log(rate)
-        return further <= max(PATIENCE, len(course.gains) // 2)
+        further = math.log(goal / state.widths[-1]) / math.log(rate)
+        return further <= max(PATIENCE, len(state.gains) // 2)
 
-    def _leave(self, k: int, stand: Stand) -> None:
+    def _leave(self, k: int, status: ScaleStatus) -> None:
         """End a scale, keeping only its weights and its residual."""
-        self._courses[k].stand = stand
+        self._states[k].status = status
         best = self._arrays.pop(f"best-weights-{k}", None)
         best_residual = self._arrays.pop(f"best-residuals-{k}", None)
-        if best is not None and best_residual is not None and stand != "estimated":
+        if best is not None and best_residual is not None and status != "estimated":
             self._arrays[f"weights-{k}"] = best
             self._arrays[f"residuals-{k}"] = best_residual
         del self._arrays[f"directions-{k}"]
@@ -635,24 +637,24 @@ class ConjugateGradients:
             for name in ("landmarks", "positions", "origin", "vecchia"):
                 self._arrays.pop(name, None)
 
-    def _bracket(self, course: _Course) -> Bracket:
-        value, n = course.value, float(self._values["n"])
-        error = remaining_error(course.gains)
-        last = course.gains[-3:]
+    def _bracket(self, state: _ScaleState) -> Bracket:
+        value, n = state.value, float(self._values["n"])
+        error = remaining_error(state.gains)
+        last = state.gains[-3:]
         if len(last) == 3 and last[2] <= FAST * last[1] <= FAST * FAST * last[0]:
-            error = min(error, SAFETY * course.gains[-1])
-        if course.widths:
-            error = min(error, value * course.widths[-1])
-        running = course.stand == "running"
-        return Bracket(course.scale, value, value, min(value + error, n), running)
+            error = min(error, SAFETY * state.gains[-1])
+        if state.widths:
+            error = min(error, value * state.widths[-1])
+        running = state.status == "running"
+        return Bracket(state.scale, value, value, min(value + error, n), running)
 
     # --- The final product ---
 
     def _judge(self, products: Float64Array, read_rows: ReadRows) -> None:
         n = self._values["n"]
-        scales = np.array([course.scale for course in self._courses])
+        scales = np.array([state.scale for state in self._states])
         entries, errors = _relative_errors(read_rows, scales, "double", n)
-        for k, course in enumerate(self._courses):
+        for k, state in enumerate(self._states):
             weights = self._arrays[f"weights-{k}"].astype(np.float64)
             residuals = self._arrays.pop(f"residuals-{k}")
             judged = _Judgement.of(
@@ -660,10 +662,10 @@ class ConjugateGradients:
                 products[:, k],
                 float(entries[k]),
                 float(errors[k]),
-                course.eigenvalue,
-                math.inf if course.ceiling is None else course.ceiling,
+                state.eigenvalue,
+                math.inf if state.ceiling is None else state.ceiling,
             )
-            error = self._estimated_error(course, 1.0 - products[:, k], residuals)
+            error = self._estimated_error(state, 1.0 - products[:, k], residuals)
             estimate = judged.estimate(error, self._values["tolerance"])
             if judged.total > 0:
                 weights *= estimate.value / judged.total
@@ -673,15 +675,15 @@ class ConjugateGradients:
             )
 
     def _estimated_error(
-        self, course: _Course, residual: Float64Array, expected: FloatArray
+        self, state: _ScaleState, residual: Float64Array, expected: FloatArray
     ) -> float:
         """Estimate the error from the last gains and from how far the residual is from expected."""
-        if course.stand == "failed" or course.singular:
+        if state.status == "failed" or state.singular:
             return math.inf
-        lost = residual if course.stand == "exhausted" else residual - expected
-        error = SAFETY * course.longest * course.sharpest * float(lost @ lost)
-        error += UNSEEN_ROUNDINGS * rounding_unit(self._values["precision"]) * course.value
-        return error if course.stand == "exhausted" else error + remaining_error(course.gains)
+        lost = residual if state.status == "exhausted" else residual - expected
+        error = SAFETY * state.longest * state.sharpest * float(lost @ lost)
+        error += UNSEEN_ROUNDINGS * rounding_unit(self._values["precision"]) * state.value
+        return error if state.status == "exhausted" else error + remaining_error(state.gains)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Estimate
 from latentscale.linalg.iterations import Arrays, PairRequest, PairSums, ReadRows
 from latentscale.magnitude.conjugate_gradients import Bracket, ConjugateGradients
@@ -41,7 +42,6 @@ from latentscale.magnitude.dense import (
 )
 from latentscale.magnitude.positive_definiteness import Separations
 from latentscale.magnitude.preconditioning import gather_rows
-from latentscale.tiles.distances import Float64Array
 
 SUBSET_ROWS = (1200, 3000)
 """Smallest and largest size of the larger of two evenly spaced subsets; in between it is a 25th of
@@ -75,10 +75,10 @@ NEAR = 4e-4
 LAST = np.array([-5.0, -3.0, -1.0, 1.0, 3.0, 5.0])
 """The last group of scales, in units of that distance."""
 
-LEAST_TOLERANCE = 1e-7
+MIN_TOLERANCE = 1e-7
 """Smallest relative error required of the magnitudes at the last scales."""
 
-MOST_GROUPS = 40
+MAX_GROUPS = 40
 """Groups of scales after which the search gives up."""
 
 Stage = Literal["bracketing", "closing", "finished"]
@@ -214,7 +214,7 @@ class ConvergenceSearch:
             self._fail(UNREACHED)
             return
         self._values["groups"] += 1
-        if self._values["groups"] > MOST_GROUPS:
+        if self._values["groups"] > MAX_GROUPS:
             self._fail(UNREACHED)
             return
         separations = self._values["separations"]
@@ -280,7 +280,7 @@ class ConvergenceSearch:
             self._begin(_filling(low, high), COARSE_ACCURACY, read_rows)
             return
         growth = math.log(values[high] / values[low]) / math.log(high / low)
-        tolerance = min(max(NEAR * growth / 3.0, LEAST_TOLERANCE), COARSE_ACCURACY)
+        tolerance = min(max(NEAR * growth / 3.0, MIN_TOLERANCE), COARSE_ACCURACY)
         self._values["stage"] = "closing"
         self._begin(root * (1.0 + NEAR * LAST), tolerance, read_rows)
 

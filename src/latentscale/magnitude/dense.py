@@ -17,7 +17,7 @@ That is the first order. What the errors change in the weights themselves adds a
 
 as long as :math:`\|K^{-1}\| \, \|E\| \le 1/2`. A matrix that is closer to a singular one isn't
 factorised. The norm of the inverse is bounded by its powers on random vectors: one of them has a
-component of :data:`LEAST_COMPONENT` or more along the smallest eigenvector, but for a chance of
+component of :data:`MIN_COMPONENT` or more along the smallest eigenvector, but for a chance of
 10⁻¹⁷.
 """
 
@@ -29,10 +29,15 @@ from functools import cache
 import numpy as np
 import scipy  # its submodules are imported when they are first used
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Bounds, Estimate
 from latentscale.linalg.iterations import iterate_in_memory
 from latentscale.magnitude.conjugate_gradients import ConjugateGradients
-from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
+from latentscale.tiles.distances import (
+    Points,
+    distance_tile,
+    row_blocks,
+)
 from latentscale.tiles.exponential_products import similarity_error
 
 ROUNDING_SHARE = 0.3
@@ -44,7 +49,7 @@ FEW_ROWS = 200
 GUESS_ACCURACY = 1e-3
 """Relative error of the search for this guess; the guess itself is some 0.3 % off."""
 
-STRETCH = 1.01
+FIRST_SCALE_RATIO = 1.01
 """Factor between the first two scales that are tried until the root lies between two of them; it is
 squared from one to the next."""
 
@@ -54,10 +59,10 @@ VANISHING = 750.0
 ROOT_ACCURACY = 1e-9
 """Relative error of a root."""
 
-LEAST_RTOL = 4.0 * float(np.finfo(np.float64).eps)
+MIN_RTOL = 4.0 * float(np.finfo(np.float64).eps)
 """Smallest relative accuracy that root finding accepts; that of a logarithm means nothing."""
 
-PROBES, LEAST_COMPONENT = 8, 0.01
+PROBES, MIN_COMPONENT = 8, 0.01
 """Random vectors that bound the norm of the inverse, and the component that one of them has."""
 
 SOLVES = 4
@@ -157,7 +162,7 @@ def _inverse_norm(factor: Float64Array, sufficient: float) -> float:
         exponents += np.log(lengths)
         vectors = vectors / lengths
         with np.errstate(over="ignore"):
-            bound = float(np.exp((exponents.max() - math.log(LEAST_COMPONENT)) / solves))
+            bound = float(np.exp((exponents.max() - math.log(MIN_COMPONENT)) / solves))
         if bound <= sufficient:
             break
     return bound
@@ -199,7 +204,7 @@ def dense_convergence_scale(points: Points, target: float, tolerance: float) -> 
         return log_odds(evaluate(scale)[0].value, n) - log_odds(goal, n)
 
     low = high = min(_first_scale(distances, target, largest), largest)
-    stretch = STRETCH
+    stretch = FIRST_SCALE_RATIO
     while excess(high) < 0:
         if not high < largest:
             raise NoConvergenceScale(UNREACHED)
@@ -212,7 +217,7 @@ def dense_convergence_scale(points: Points, target: float, tolerance: float) -> 
             math.log(low),
             math.log(high),
             xtol=ROOT_ACCURACY,
-            rtol=LEAST_RTOL,
+            rtol=MIN_RTOL,
         )
     )
     estimate, weights = evaluate(root)

@@ -26,17 +26,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy  # its submodules are imported when they are first used
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from latentscale.array_types import BoolArray, Float64Array, Int64Array
 from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import CONFIDENT, Estimate, Scored
 from latentscale.magnitude.dense import all_distances, factorised_magnitude
 from latentscale.sampling.jackknife import GROUPS, draw_groups, jackknife_error
-from latentscale.tiles.distances import Float64Array, Metric, Points, as_points
+from latentscale.tiles.distances import (
+    Metric,
+    Points,
+    as_points,
+)
 
-Mask = NDArray[np.bool_]
-
-LEAST_ROWS = 2 * GROUPS
+MIN_ROWS = 2 * GROUPS
 """Fewest rows of a set that have a sampling error."""
 
 
@@ -76,7 +79,7 @@ def magnitude_distance(
     Raises
     ------
     ValueError
-        If random rows have no interval: without a generator, or fewer than :data:`LEAST_ROWS`.
+        If random rows have no interval: without a generator, or fewer than :data:`MIN_ROWS`.
 
     Notes
     -----
@@ -110,7 +113,7 @@ def magnitude_distance(
         errors = _jackknife(np.exp(-scale * distances), distinct, sets, cut, generator)
     both = list(zip(errors, shares, strict=True))
     if any(each is None and share < 1.0 for each, share in both):
-        raise ValueError(f"an interval needs a generator and {LEAST_ROWS} random rows")
+        raise ValueError(f"an interval needs a generator and {MIN_ROWS} random rows")
     reach = CONFIDENT * math.sqrt(
         math.fsum(each**2 * (1.0 - share) for each, share in both if each is not None)
     )
@@ -128,7 +131,7 @@ def magnitude_distance(
 
 
 def _magnitude(
-    apart: Points, distances: Float64Array, some: Mask, scale: float, tolerance: float
+    apart: Points, distances: Float64Array, some: BoolArray, scale: float, tolerance: float
 ) -> Estimate | None:
     """Return the magnitude of some of the distinct points."""
     chosen = np.flatnonzero(some)
@@ -140,7 +143,7 @@ def _magnitude(
 def _jackknife(
     similarities: Float64Array,
     distinct: Distinct,
-    sets: list[Mask],
+    sets: list[BoolArray],
     cut: int,
     generator: np.random.Generator,
 ) -> list[float | None]:
@@ -150,7 +153,7 @@ def _jackknife(
     for own, other, groups in zip(
         sets, sets[::-1], (distinct.group[:cut], distinct.group[cut:]), strict=True
     ):
-        if len(groups) < LEAST_ROWS:
+        if len(groups) < MIN_ROWS:
             errors.append(None)
             continue
         alone = _Removal.of(similarities, own)
@@ -170,10 +173,10 @@ class _Removal:
 
     inverse: Float64Array
     weights: Float64Array
-    places: NDArray[np.int64]
+    places: Int64Array
 
     @classmethod
-    def of(cls, similarities: Float64Array, some: Mask) -> _Removal:
+    def of(cls, similarities: Float64Array, some: BoolArray) -> _Removal:
         """Invert the similarities of a set."""
         chosen = np.flatnonzero(some)
         own = similarities[np.ix_(chosen, chosen)]
@@ -183,7 +186,7 @@ class _Removal:
         places = np.cumsum(some) - 1
         return cls(inverse, inverse.sum(axis=0), places)
 
-    def lowered(self, lost: Mask) -> float:
+    def lowered(self, lost: BoolArray) -> float:
         """Return minus what the magnitude loses."""
         rows = self.places[lost]
         if not len(rows):

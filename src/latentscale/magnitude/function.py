@@ -44,6 +44,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latentscale.array_types import Float64Array
 from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Bounds, Estimate
 from latentscale.linalg.iterations import iterate_in_memory
@@ -56,7 +57,7 @@ from latentscale.magnitude.dense import (
     dense_convergence_scale,
     factorised_magnitude,
 )
-from latentscale.tiles.distances import Float64Array, Points
+from latentscale.tiles.distances import Points
 
 __all__ = [
     "CHOLESKY_ROWS",

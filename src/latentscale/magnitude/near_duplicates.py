@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from latentscale.array_types import Float64Array
 from latentscale.linalg.iterations import ReadRows
 from latentscale.neighbours.exact import nearest
-from latentscale.tiles.distances import Float64Array, Points
+from latentscale.tiles.distances import Points
 
 SAMPLED_ROWS = 256
 """Rows whose nearest neighbours are searched."""
 
-FAR_OUT = 300.0
+NEAR_DUPLICATE_PRODUCT = 300.0
 """Product of the scale and that distance above which near-duplicates determine the scale.
 
 On evenly or randomly spread points of any dimension the product is about 3 to 100.
@@ -57,12 +58,13 @@ def explain_scale(
     chosen = np.sort(generator.choice(n, size=min(n, SAMPLED_ROWS), replace=False))
     distances = _nearest_distances(chosen, read_rows)
     usual = float(np.quantile(distances, UNCOPIED))
-    if not scale * usual > FAR_OUT:
+    if not scale * usual > NEAR_DUPLICATE_PRODUCT:
         return None
-    close = float((distances * scale < FAR_OUT / 10).mean())
+    close = float((distances * scale < NEAR_DUPLICATE_PRODUCT / 10).mean())
+    within = NEAR_DUPLICATE_PRODUCT / 10 / scale
     return (
-        f"about {close:.0%} of the distinct rows lie within {FAR_OUT / 10 / scale:.1e} of another "
-        f"one, others {usual:.1e} from their nearest; the near ones are told apart at large scales "
+        f"about {close:.0%} of the distinct rows lie within {within:.1e} of another one, "
+        f"others {usual:.1e} from their nearest; the near ones are told apart at large scales "
         "only, and the convergence scale is theirs; merge_within merges such rows"
     )
 

@@ -41,12 +41,15 @@ import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import ArrayLike
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Estimate
 from latentscale.magnitude.vecchia import distances_among, vecchia_neighbours
-from latentscale.neighbours.exact import Int64Array
 from latentscale.neighbours.ivf import partition
-from latentscale.tiles.distances import Float64Array, Points, distance_tile
+from latentscale.tiles.distances import (
+    Points,
+    distance_tile,
+)
 
 LANDMARKS = 1000
 """Landmarks by default: their factors take 160 MB at 20 scales."""
@@ -64,7 +67,7 @@ OVERLAP = 2
 TILE_ROWS = 8192
 """Rows whose similarities to the landmarks are held at a time: 130 MB for 1000 landmarks."""
 
-LEAST_VARIANCE = 1e-10
+MIN_VARIANCE = 1e-10
 """Unexplained share of a point below which it counts as a repetition of earlier points."""
 
 FIRST_JITTER = 1e-15
@@ -269,7 +272,7 @@ def marginal_gains(
     The part of a row that the landmarks explain is computed once if all rows fit a tile of
     ``tile_rows``. Otherwise it is fastest if rows that share Vecchia neighbours follow each
     other; the gains don't depend on the order. A point whose unexplained share is below
-    :data:`LEAST_VARIANCE` gains nothing, and such a Vecchia neighbour explains nothing further.
+    :data:`MIN_VARIANCE` gains nothing, and such a Vecchia neighbour explains nothing further.
     """
     gains = np.empty((len(rows), len(landmarks.scales)))
     lists = np.concatenate((vecchia, rows[:, None]), axis=1)
@@ -335,14 +338,14 @@ def _conditional_gains(
                 rest[i, j] = np.exp(-scale * distance) - rest[i, j]
         last = count - 1
         for j in range(last):
-            if rest[j, j] <= LEAST_VARIANCE:
+            if rest[j, j] <= MIN_VARIANCE:
                 continue
             for i in range(j + 1, count):
                 share = rest[i, j] / rest[j, j]
                 ones[i] -= share * ones[j]
                 for other in range(j + 1, i + 1):
                     rest[i, other] -= share * rest[other, j]
-        gains[q] = ones[last] ** 2 / rest[last, last] if rest[last, last] > LEAST_VARIANCE else 0.0
+        gains[q] = ones[last] ** 2 / rest[last, last] if rest[last, last] > MIN_VARIANCE else 0.0
 
 
 def _owned_cells(

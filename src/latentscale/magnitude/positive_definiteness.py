@@ -59,7 +59,7 @@ import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import ArrayLike
 
-from latentscale.tiles.distances import Float64Array
+from latentscale.array_types import Float64Array
 
 EXPONENTS = 12
 """Number of exponents. Each is 4 times the one before, so distances span a factor of 2000."""
@@ -67,14 +67,14 @@ EXPONENTS = 12
 STEPS = 8
 """Parts into which the interval between two exponents is divided for the integral."""
 
-LEAST_EIGENVALUE = 1e-6
+MIN_EIGENVALUE = 1e-6
 """Eigenvalue below which a matrix counts as numerically singular. Above it the estimates of some
 hundred small sets, in both precisions, were right to 1 % of the magnitude."""
 
 SPECIAL_FUNCTIONS_ERROR = 1e-8
 """Bound on the relative error of the sphere's potential, from that of Bessel's function."""
 
-LARGEST_EXPONENT = 700.0
+MAX_EXPONENT = 700.0
 """Larger exponentials may overflow."""
 
 RANGES_ERROR = 1e-9
@@ -176,7 +176,7 @@ def sphere_magnitude(scale: float, dimension: int) -> float:
         logarithm = np.log(2.0) - np.log(scale)  # the quotient may overflow
         potential = float(scipy.special.gammaln(order + 1.0) + order * logarithm + np.log(bessel))
     exponent = min(scale, -potential) + SPECIAL_FUNCTIONS_ERROR
-    return float(np.exp(min(exponent, LARGEST_EXPONENT)))
+    return float(np.exp(min(exponent, MAX_EXPONENT)))
 
 
 def box_magnitude(scale: float, sides: Float64Array) -> float:
@@ -197,7 +197,7 @@ def box_magnitude(scale: float, sides: Float64Array) -> float:
     """
     with np.errstate(over="ignore", under="ignore"):
         exponent = 0.5 * scale * float(sides.sum()) * (1.0 + RANGES_ERROR)
-    return math.exp(min(exponent, LARGEST_EXPONENT)) * (1.0 + 4.0 * EPSILON)
+    return math.exp(min(exponent, MAX_EXPONENT)) * (1.0 + 4.0 * EPSILON)
 
 
 def is_numerically_singular(distances: Float64Array, scale: float) -> bool:
@@ -218,4 +218,4 @@ def is_numerically_singular(distances: Float64Array, scale: float) -> bool:
     (smallest,) = scipy.linalg.eigvalsh(
         similarities, subset_by_index=(0, 0), overwrite_a=True, check_finite=False
     )
-    return bool(smallest < LEAST_EIGENVALUE)
+    return bool(smallest < MIN_EIGENVALUE)

@@ -41,16 +41,21 @@ import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
 from latentscale.linalg.iterations import ReadRows
 from latentscale.magnitude.vecchia import distances_among, vecchia_neighbours
 from latentscale.neighbours.ivf import assign, find_centres
-from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
+from latentscale.tiles.distances import (
+    Points,
+    distance_tile,
+    row_blocks,
+)
 from latentscale.tiles.exponential_products import block_sums
 
 ROWS_FOR_A_LANDMARK = 40
 """Rows for each landmark: with more landmarks, preparing takes longer than the steps it saves."""
 
-FEWEST_LANDMARKS, MOST_LANDMARKS = 250, 2000
+MIN_LANDMARKS, MAX_LANDMARKS = 250, 2000
 """Bounds of the number of landmarks; for few rows it is a tenth of the rows. A factor takes 32 MB
 at most."""
 
@@ -73,7 +78,7 @@ CELL_ROWS = 1024
 OVERLAP = 2
 """Cells whose rows are candidates for a row's Vecchia neighbours."""
 
-MOST_MEMBERS = 6 * CELL_ROWS
+MAX_MEMBERS = 6 * CELL_ROWS
 """Rows beyond which a cell is divided at random."""
 
 SAMPLE_SHARE = 8
@@ -88,13 +93,10 @@ BLOCK_ROWS = 2048
 PREDICTING_LANDMARKS = 1000
 """Landmarks from which the number of steps is predicted."""
 
-Int32Array = NDArray[np.int32]
-Float32Array = NDArray[np.float32]
-
 
 def landmark_count(n: int) -> int:
     """Return the number of landmarks for ``n`` rows."""
-    by_rows = min(max(n // ROWS_FOR_A_LANDMARK, FEWEST_LANDMARKS), MOST_LANDMARKS)
+    by_rows = min(max(n // ROWS_FOR_A_LANDMARK, MIN_LANDMARKS), MAX_LANDMARKS)
     return min(by_rows, n // 10)
 
 
@@ -118,7 +120,7 @@ class Landmarks:
     """
 
     points: Points
-    positions: NDArray[np.int64]
+    positions: Int64Array
     count: int
 
     @classmethod
@@ -139,7 +141,7 @@ class Landmarks:
         return self.points.take(slice(self.count, None))
 
 
-def gather_rows(read_rows: ReadRows, positions: NDArray[np.int64]) -> Points:
+def gather_rows(read_rows: ReadRows, positions: Int64Array) -> Points:
     """Read the rows at these positions, in the order given."""
     order = np.argsort(positions)
     ascending = positions[order]
@@ -184,7 +186,7 @@ def prepare_preconditioners(
     generator: np.random.Generator,
     *,
     cell_rows: int = CELL_ROWS,
-    most_members: int = MOST_MEMBERS,
+    most_members: int = MAX_MEMBERS,
     cells_bytes: int = CELLS_BYTES,
 ) -> tuple[list[Preconditioner | None], Int32Array]:
     """Prepare the preconditioner of every scale for ``n`` rows.
@@ -261,7 +263,7 @@ def preconditioner_bytes(n: int, scales: int, dimension: int) -> int:
     once = 3 * 8 * (m + PROBES) * dimension + 4 * 8 * m * m + n * (4 * VECCHIA_NEIGHBOURS + 48)
     # A batch holds at least one cell. A cell holds its rows, their lists, and their explained
     # parts.
-    rows = min(n, MOST_MEMBERS)
+    rows = min(n, MAX_MEMBERS)
     cell = (
         rows * 8 * (2 * dimension + 2 * m + (VECCHIA_NEIGHBOURS + 1) ** 2 + 4 * VECCHIA_NEIGHBOURS)
     )
@@ -272,13 +274,13 @@ def preconditioner_bytes(n: int, scales: int, dimension: int) -> int:
 class _Cell:
     """Rows among which Vecchia neighbours are searched, in random order, and the rows it owns."""
 
-    members: NDArray[np.int64]
-    owned: NDArray[np.bool_]
+    members: Int64Array
+    owned: BoolArray
 
 
 def _cells(
     landmarks: Landmarks,
-    ranks: NDArray[np.int64],
+    ranks: Int64Array,
     read_rows: ReadRows,
     generator: np.random.Generator,
     cell_rows: int,
@@ -349,7 +351,7 @@ def _unexplained(landmarks: Landmarks, scale: float, similarities: Float64Array)
 
 @numba.njit(cache=True, nogil=True)
 def _factorise_rows(
-    explained: Float32Array, distances: Float64Array, lists: NDArray[np.int64], scale: float
+    explained: Float32Array, distances: Float64Array, lists: Int64Array, scale: float
 ) -> Float32Array:
     """Compute the last row of the inverse Cholesky factor of every list's Schur complement."""
     length = lists.shape[1]

@@ -13,10 +13,11 @@ import math
 
 import numpy as np
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Estimate
 from latentscale.magnitude.function import NoConvergenceScale, convergence_scale
-from latentscale.sampling.extrapolation import LEAST_ODDS, Extrapolation
-from latentscale.tiles.distances import Float64Array, Points
+from latentscale.sampling.extrapolation import MIN_ODDS, Extrapolation
+from latentscale.tiles.distances import Points
 
 GRID_ROWS = 1200
 """Rows of the subset whose convergence scale is extrapolated to all points."""
@@ -78,7 +79,7 @@ def _crossing(scales: Float64Array, shares: Float64Array, target: float) -> floa
     after = int(np.argmax(rising >= target))
     low, high, wanted = (
         math.log(share / (1.0 - share))
-        for share in (rising[after - 1], min(rising[after], 1.0 - LEAST_ODDS), target)
+        for share in (rising[after - 1], min(rising[after], 1.0 - MIN_ODDS), target)
     )
     along = (wanted - low) / (high - low)
     before = float(scales[after - 1])

@@ -59,6 +59,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latentscale.array_types import Int64Array
 from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Estimate
 from latentscale.magnitude.function import magnitude_function
@@ -66,7 +67,6 @@ from latentscale.magnitude.nystrom import NystromMagnitude
 from latentscale.sampling.extrapolation import Extrapolation, extrapolate
 from latentscale.sampling.rarefaction import (
     HALVINGS,
-    Int64Array,
     RarefactionCurve,
     SubsetScores,
     draw_replicates,

@@ -18,13 +18,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.tiles.device import exponentials
 from latentscale.tiles.distances import Points, squared_tile
-
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
 
 BLOCK_ROWS = 1024
 """Rows a side of a block of similarities, except for larger groups."""

@@ -25,9 +25,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentscale.mmd.group_sums import Float64Array, GroupSums
+from latentscale.array_types import BoolArray, Float64Array
+from latentscale.mmd.group_sums import GroupSums
 from latentscale.sampling.divisions import ExpectedByDivisions, expect_by_divisions
 
 DIVISIONS = 9999
@@ -117,9 +117,9 @@ def _discrepancies(sums: GroupSums, sides: Float64Array) -> Float64Array:
 
 
 def _from_totals(
-    pairs: tuple[NDArray[np.float64], ...],
-    own: tuple[NDArray[np.float64], ...],
-    rows: tuple[NDArray[np.float64], ...],
+    pairs: tuple[Float64Array, ...],
+    own: tuple[Float64Array, ...],
+    rows: tuple[Float64Array, ...],
 ) -> Float64Array:
     """Return MMD² from sums over pairs of the first side, of the second, and of both."""
     (first, second, both), (m, n) = pairs, rows
@@ -127,7 +127,7 @@ def _from_totals(
     return np.asarray(within - 2.0 * both / (m * n))
 
 
-def _jackknife_error(sums: GroupSums, sides: NDArray[np.bool_]) -> float:
+def _jackknife_error(sums: GroupSums, sides: BoolArray) -> float:
     """Return the standard error by leaving out every group of both corpora in turn."""
     chosen = sides.astype(np.float64)
     to_first = sums.pairs @ chosen

@@ -19,16 +19,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy  # its submodules are imported when they are first used
-from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Float64Array, FloatArray, Int64Array
 from latentscale.sampling.divisions import ExpectedByDivisions, expect_by_divisions
-
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
 
 DIVISIONS = 999
 """Number of random divisions; the smallest p-value is one in a thousand."""
@@ -197,25 +193,25 @@ def _both_moments(moments: GroupMoments) -> tuple[Float64Array, Float64Array]:
     return _side_moment(moments, sides), _side_moment(moments, ~sides)
 
 
-def _side_moment(moments: GroupMoments, chosen: NDArray[np.bool_]) -> Float64Array:
+def _side_moment(moments: GroupMoments, chosen: BoolArray) -> Float64Array:
     """Return the second moment of the groups of one side."""
     weights = chosen / float(moments.sizes[chosen].sum())
     total: Float64Array = np.tensordot(weights, moments.matrices, axes=1)
     return total
 
 
-def _extremes(matrix: NDArray[np.float64], start: Float64Array) -> tuple[float, float]:
+def _extremes(matrix: Float64Array, start: Float64Array) -> tuple[float, float]:
     """Return the largest eigenvalues of a symmetric matrix and of its negative."""
     values = _outermost(matrix, start)
     return max(float(values.max()), 0.0), max(-float(values.min()), 0.0)
 
 
-def _outermost(matrix: NDArray[np.float64], start: Float64Array) -> NDArray[np.floating[Any]]:
+def _outermost(matrix: Float64Array, start: Float64Array) -> FloatArray:
     """Return the smallest and the largest eigenvalue, and maybe others."""
     if len(matrix) > DENSE and matrix.any():
         # It may not converge, and finds no start in the null space of a matrix of low rank.
         with suppress(scipy.sparse.linalg.ArpackError):
-            found: NDArray[np.floating[Any]] = scipy.sparse.linalg.eigsh(
+            found: FloatArray = scipy.sparse.linalg.eigsh(
                 matrix, k=2, which="BE", v0=start, tol=CLOSE, return_eigenvectors=False
             )
             return found

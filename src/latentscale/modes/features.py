@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import student_quantile
 from latentscale.linalg.fourier_features import fourier_features
 from latentscale.tiles.distances import as_points
-
-Float64Array = NDArray[np.float64]
 
 FREQUENCY_GROUPS = 8
 """Groups of frequencies that are left out one after another."""
@@ -85,7 +84,7 @@ def eigenvalue_intervals(difference: Float64Array) -> tuple[Float64Array, Float6
     return novel, missing
 
 
-def _without(difference: Float64Array, columns: NDArray[np.int64], group: int) -> Float64Array:
+def _without(difference: Float64Array, columns: Int64Array, group: int) -> Float64Array:
     """Return the outermost eigenvalues without the frequencies of one group."""
     kept = np.flatnonzero(columns % FREQUENCY_GROUPS != group)
     return _ends(difference[np.ix_(kept, kept)]) * len(columns) / len(kept)

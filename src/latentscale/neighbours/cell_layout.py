@@ -17,10 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.neighbours.ivf import bisect_rows
-from latentscale.tiles.distances import Float64Array
-
-Int64Array = NDArray[np.int64]
 
 GROUP_FILL = 0.8
 """Largest share of the rows that fit a group that it is expected to have."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import scipy  # its submodules are imported when they are first used
 
-from latentscale.tiles.distances import Float64Array
+from latentscale.array_types import Float64Array
 
 
 @dataclass(frozen=True)

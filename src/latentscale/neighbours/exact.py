@@ -29,13 +29,18 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Float64Array, Int64Array, UInt64Array
 from latentscale.tiles.device import offer_near
-from latentscale.tiles.distances import Float64Array, Points, common_unit, row_blocks
-from latentscale.tiles.top_lists import UInt64Array, content_keys, offer
-
-Int64Array = NDArray[np.int64]
+from latentscale.tiles.distances import (
+    Points,
+    common_unit,
+    row_blocks,
+)
+from latentscale.tiles.top_lists import (
+    content_keys,
+    offer,
+)
 
 QUERY_BLOCK = 2048
 CANDIDATE_BLOCK = 2048
@@ -92,7 +97,7 @@ class Neighbours:
             np.ascontiguousarray(self.ties[:, :k]),
         )
 
-    def tied(self, k: int) -> NDArray[np.bool_]:
+    def tied(self, k: int) -> BoolArray:
         """Tell which lists leave out a candidate at the distance of their ``k``-th.
 
         These have to be lists of more than ``k`` candidates, where there are so many.

@@ -14,14 +14,21 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.exact import Int64Array, Neighbours, nearest
+from latentscale.array_types import BoolArray, Float64Array, FloatArray, Int64Array
+from latentscale.neighbours.exact import (
+    Neighbours,
+    nearest,
+)
 from latentscale.tiles.device import inner_products
-from latentscale.tiles.distances import Float64Array, Metric, Points, row_blocks
+from latentscale.tiles.distances import (
+    Metric,
+    Points,
+    row_blocks,
+)
 
 LLOYD_ROUNDS = 8
 ASSIGN_BLOCK = 4096
@@ -132,7 +139,7 @@ def _nearest_centre(rows: Float64Array, centres: Float64Array) -> Int64Array:
     return owner
 
 
-def assign(points: Points, centres: NDArray[np.floating[Any]], overlap: int) -> Int64Array:
+def assign(points: Points, centres: FloatArray, overlap: int) -> Int64Array:
     """Find the nearest centres of every row.
 
     Parameters
@@ -165,9 +172,7 @@ def assign(points: Points, centres: NDArray[np.floating[Any]], overlap: int) -> 
     return found.indices
 
 
-def assign_by_blocks(
-    points: Points, centres: NDArray[np.floating[Any]], overlap: int
-) -> Int64Array:
+def assign_by_blocks(points: Points, centres: FloatArray, overlap: int) -> Int64Array:
     """Find the nearest centres of any number of rows, block by block; see :func:`assign`."""
     blocks = row_blocks(len(points), ASSIGN_BLOCK)
     return np.concatenate([assign(points.take(block), centres, overlap) for block in blocks])
@@ -178,7 +183,7 @@ def centre_metric(metric: Metric) -> Metric:
     return "euclidean" if metric == "cosine" else metric
 
 
-def centre_points(centres: NDArray[np.floating[Any]], metric: Metric) -> Points:
+def centre_points(centres: FloatArray, metric: Metric) -> Points:
     """Prepare centres for tiles without scaling them."""
     rows: Float64Array = np.asarray(centres, dtype=np.float64)
     return Points(rows, np.einsum("ij,ij->i", rows, rows), metric)
@@ -231,7 +236,7 @@ def partition(
     return divided
 
 
-def bisect_rows(rows: Float64Array, generator: np.random.Generator) -> NDArray[np.bool_]:
+def bisect_rows(rows: Float64Array, generator: np.random.Generator) -> BoolArray:
     """Bisect rows by 2-means.
 
     Parameters

@@ -16,9 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentscale.neighbours.exact import Int64Array, Neighbours, merge, nearest
+from latentscale.array_types import BoolArray, Int64Array
+from latentscale.neighbours.exact import (
+    Neighbours,
+    merge,
+    nearest,
+)
 from latentscale.neighbours.leaves import decide
 from latentscale.tiles.device import (
     ShortLists,
@@ -28,8 +32,6 @@ from latentscale.tiles.device import (
     shortlist_pairs,
 )
 from latentscale.tiles.distances import Points, common_unit, row_blocks
-
-BoolArray = NDArray[np.bool_]
 
 SPARE = 3
 """Entries of a short list beyond those asked for, so that few rows are undecided."""

@@ -21,9 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of, nearest
+from latentscale.array_types import BoolArray, Int64Array
+from latentscale.neighbours.exact import (
+    Neighbours,
+    keys_of,
+    nearest,
+)
 from latentscale.tiles.device import ShortLists, decide_short_lists, shortlist_candidates
 from latentscale.tiles.distances import Points, common_unit, row_blocks
 
@@ -146,7 +150,7 @@ def nearest_leaders(points: Points, leaders: Points, count: int) -> Int64Array:
 
 def decide(
     lists: Neighbours, short: ShortLists, queries: Points, candidates: Points, unit: float
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Put what is nearest in short lists into empty lists; return where this isn't decided."""
     return decide_short_lists(
         lists.distances,

@@ -21,16 +21,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.exact import Int64Array, Neighbours
+from latentscale.array_types import BoolArray, Float64Array, Int64Array
+from latentscale.neighbours.exact import Neighbours
 from latentscale.neighbours.leaf_search import (
-    BoolArray,
     Relation,
     distinct_sets,
     search_relations,
 )
 from latentscale.neighbours.leaves import LEAF_ROWS, divide_into_leaves
 from latentscale.neighbours.search import collapse_equal, order_of_leaves
-from latentscale.tiles.distances import Float64Array, Points
+from latentscale.tiles.distances import Points
 
 
 @dataclass(frozen=True)

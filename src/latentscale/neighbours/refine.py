@@ -16,13 +16,22 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of
-from latentscale.tiles.distances import METRICS, Float64Array, Points
+from latentscale.array_types import BoolArray, Float64Array, Int32Array, Int64Array, UInt64Array
+from latentscale.neighbours.exact import (
+    Neighbours,
+    keys_of,
+)
+from latentscale.tiles.distances import (
+    METRICS,
+    Points,
+)
 from latentscale.tiles.pairs import exact_distance, quick_distance
-from latentscale.tiles.top_lists import UInt64Array, offer, pair_hash, query_hash
+from latentscale.tiles.top_lists import (
+    offer,
+    pair_hash,
+    query_hash,
+)
 
-Int32Array = NDArray[np.int32]
-BoolArray = NDArray[np.bool_]
 LeafNumbers = NDArray[np.uint16] | NDArray[np.uint32]
 
 AT_ONCE = 8

@@ -41,24 +41,37 @@ from typing import Literal
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Float64Array, Int64Array, UInt64Array
 from latentscale.neighbours.certificate import recall_certificate
 from latentscale.neighbours.descent import nearest_neighbour_descent
-from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of, merge, nearest
+from latentscale.neighbours.exact import (
+    Neighbours,
+    keys_of,
+    merge,
+    nearest,
+)
 from latentscale.neighbours.ivf import cell_cap
 from latentscale.neighbours.leaf_search import SPARE, search_leaves
 from latentscale.neighbours.leaves import LEAF_ROWS, divide_into_leaves
 from latentscale.neighbours.refine import FOLLOWED, refine
-from latentscale.tiles.distances import Float64Array, Points, row_blocks
-from latentscale.tiles.top_lists import UInt64Array, content_keys, offer, pair_hash, query_hash
+from latentscale.tiles.distances import (
+    Points,
+    row_blocks,
+)
+from latentscale.tiles.top_lists import (
+    content_keys,
+    offer,
+    pair_hash,
+    query_hash,
+)
 
 Method = Literal["leaves", "nndescent"]
 
 ROUNDS = 2
 """Rounds of refinement; a third adds little."""
 
-MOST_DIVISIONS = 6
+MAX_DIVISIONS = 6
 """Divisions into leaves, at most, where a recall is wanted."""
 
 CHECKED_ROWS = 400
@@ -132,7 +145,7 @@ def search_rows(
         Rounds of refinement after a division.
     recall : float, optional
         Share of true neighbours at which no further division is made; at most
-        :data:`MOST_DIVISIONS` are. By default there is one.
+        :data:`MAX_DIVISIONS` are. By default there is one.
     leaf_rows : int, optional
         Average rows of a leaf. By default, all rows are one leaf up to
         :func:`~latentscale.neighbours.ivf.cell_cap`, and the search is exact. More rows form
@@ -169,7 +182,7 @@ def search_rows(
         distinct = points.take(first[order])
         more = (
             divide_into_leaves(distinct, overlap=overlap, generator=stream, leaf_rows=leaf_rows)
-            for stream in generator.spawn(MOST_DIVISIONS - 1 if recall else 0)
+            for stream in generator.spawn(MAX_DIVISIONS - 1 if recall else 0)
         )
         check = _recall_check(distinct, k, generator) if recall else None
         graph = Neighbours.none(len(distinct), width)
@@ -261,7 +274,7 @@ def collapse_equal(points: Points) -> tuple[Int64Array, Int64Array]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _equal_rows(rows: Float64Array, others: Int64Array) -> NDArray[np.bool_]:
+def _equal_rows(rows: Float64Array, others: Int64Array) -> BoolArray:
     """Tell which rows equal the row with another number."""
     equal = np.ones(len(rows), dtype=np.bool_)
     for i in range(len(rows)):

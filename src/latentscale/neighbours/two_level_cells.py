@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, FloatArray, Int64Array
 from latentscale.neighbours.cell_layout import order_centres
 from latentscale.neighbours.exact import Neighbours, keys_of, nearest
 from latentscale.neighbours.ivf import (
@@ -33,17 +34,20 @@ from latentscale.neighbours.ivf import (
     find_centres,
     move_centres,
 )
-from latentscale.tiles.distances import Float64Array, Metric, Points, as_points, row_blocks
-
-Int64Array = NDArray[np.int64]
+from latentscale.tiles.distances import (
+    Metric,
+    Points,
+    as_points,
+    row_blocks,
+)
 
 SEARCHED_COARSE_CELLS = 8
 """Number of nearest coarse cells whose cells are searched for a row."""
 
-MOST_UNDIVIDED = 1 << 9
+MAX_UNDIVIDED = 1 << 9
 """Number of cells up to which there is one coarse cell."""
 
-MOST_COMPARED = 1 << 12
+MAX_COMPARED = 1 << 12
 """Number of cells up to which a row is compared with all of them, which then takes less time."""
 
 COARSE_ROWS = 64
@@ -76,7 +80,7 @@ class TwoLevelCells:
         The first cell of every coarse cell, followed by ``c``.
     """
 
-    centres: NDArray[np.floating[Any]]
+    centres: FloatArray
     coarse: Float64Array
     starts: Int64Array
 
@@ -94,7 +98,7 @@ def count_coarse_cells(cells: int) -> int:
     int
         The square root of that number; 1 where the cells are few.
     """
-    return 1 if cells <= MOST_UNDIVIDED else round(math.sqrt(cells))
+    return 1 if cells <= MAX_UNDIVIDED else round(math.sqrt(cells))
 
 
 def place_two_level_cells(
@@ -195,7 +199,7 @@ def assign_two_level_cells(
         Number of cells of a row; all cells if there are fewer.
     searched : int, optional
         Number of nearest coarse cells whose cells are searched for a row. By default all are up to
-        :data:`MOST_COMPARED` cells, and :data:`SEARCHED_COARSE_CELLS` beyond.
+        :data:`MAX_COMPARED` cells, and :data:`SEARCHED_COARSE_CELLS` beyond.
     most_rows : int
         Largest number of rows assigned at a time. The result doesn't depend on it.
 
@@ -205,7 +209,7 @@ def assign_two_level_cells(
         Cell numbers, nearest centre first; equal rows get equal cells. With at most ``searched``
         coarse cells these are the nearest of all cells.
     """
-    everywhere = searched is None and len(cells.centres) <= MOST_COMPARED
+    everywhere = searched is None and len(cells.centres) <= MAX_COMPARED
     if len(cells.coarse) == 1 or everywhere:
         return assign_by_blocks(points, cells.centres, overlap)
     searched = SEARCHED_COARSE_CELLS if searched is None else searched

@@ -23,18 +23,20 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float32Array, Float64Array, Int64Array
 from latentscale.neighbours.exact import exact_neighbours
-from latentscale.tiles.distances import Float64Array, Points, as_points, distance_tile, row_blocks
-
-Float32Array = NDArray[np.float32]
-Int64Array = NDArray[np.int64]
+from latentscale.tiles.distances import (
+    Points,
+    as_points,
+    distance_tile,
+    row_blocks,
+)
 
 PERPLEXITY = 30
 """Near rows that each row counts; three times as many get an affinity."""
 
-LEAST_ROWS = 20
+MIN_ROWS = 20
 """Fewest rows of a map."""
 
 KEPT_NEIGHBOURS = 10
@@ -49,7 +51,7 @@ EXAGGERATION = 12.0
 FIRST_SPREAD, FIRST_NOISE = 1e-4, 1e-6
 """Standard deviations of the first places, and of what sets equal rows apart."""
 
-GROWTH, DECAY, LEAST_GAIN = 0.2, 0.8, 0.01
+GROWTH, DECAY, MIN_GAIN = 0.2, 0.8, 0.01
 """How the gain of a coordinate grows while it keeps its direction, and shrinks when it turns."""
 
 BLOCK_ROWS, ROUNDING = 512, 1e-9
@@ -87,7 +89,7 @@ def project(
     Parameters
     ----------
     points : Points
-        ``n`` rows under a metric, at least :data:`LEAST_ROWS`. Equal rows lie side by side.
+        ``n`` rows under a metric, at least :data:`MIN_ROWS`. Equal rows lie side by side.
     generator : numpy.random.Generator
         Finds the leading directions, and sets equal rows apart.
     perplexity : float
@@ -103,8 +105,8 @@ def project(
     Takes about ``0.2 n²`` ns a step on one core, and 14 KiB a row at the default perplexity.
     """
     n = len(points)
-    if n < LEAST_ROWS:
-        raise ValueError(f"a map needs {LEAST_ROWS} rows or more, got {n}")
+    if n < MIN_ROWS:
+        raise ValueError(f"a map needs {MIN_ROWS} rows or more, got {n}")
     perplexity = min(perplexity, (n - 1) / 3.0)
     count = min(n - 1, max(int(3.0 * perplexity), KEPT_NEIGHBOURS))
     near = exact_neighbours(points, count)
@@ -180,7 +182,7 @@ def _descend(
         _attract(x, y, starts, others, weights, pull)
         gradient = exaggeration * pull - push / total
         turned = np.sign(gradient) == np.sign(step)
-        gains = np.maximum(np.where(turned, DECAY * gains, gains + GROWTH), LEAST_GAIN)
+        gains = np.maximum(np.where(turned, DECAY * gains, gains + GROWTH), MIN_GAIN)
         rate, momentum = 4.0 * n / exaggeration, 0.5 if early else 0.8
         step = (momentum * step - rate * gains * gradient).astype(np.float32)
         x, y = x + step[0], y + step[1]

@@ -12,12 +12,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import student_quantile
 from latentscale.sampling.fresh_samples import POWER
-
-Float64Array = NDArray[np.float64]
 
 LEVEL = 0.05
 """Share of divisions beyond the end of the expected range."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import Estimate
-from latentscale.sampling.rarefaction import Int64Array, RarefactionCurve
-from latentscale.tiles.distances import Float64Array
+from latentscale.sampling.rarefaction import RarefactionCurve
 
-LEAST_SIZES = 4
+MIN_SIZES = 4
 """Number of sizes that a value and its back-test need."""
 
 
@@ -27,15 +27,15 @@ STEPS = 32
 """Midpoint steps of the integration from the largest size to all points."""
 
 
-MOST_SLOPE = 1.25
+MAX_SLOPE = 1.25
 """Steepest slope allowed. A set that grows at a constant score has slope 1."""
 
 
-LEAST_ODDS = 1e-12
+MIN_ODDS = 1e-12
 """Odds below which differences are rounding, because nearly all points count."""
 
 
-LARGEST_EXPONENT = 700.0
+MAX_EXPONENT = 700.0
 """Log odds at which the score of any number of points is 0."""
 
 
@@ -67,7 +67,7 @@ def extrapolate(curve: RarefactionCurve, points: int) -> Extrapolation:
     Parameters
     ----------
     curve : RarefactionCurve
-        A curve of at least :data:`LEAST_SIZES` sizes.
+        A curve of at least :data:`MIN_SIZES` sizes.
     points : int
         Number of distinct points, at least the largest size.
 
@@ -81,9 +81,9 @@ def extrapolate(curve: RarefactionCurve, points: int) -> Extrapolation:
     ValueError
         On too few sizes or points.
     """
-    if len(curve.sizes) < LEAST_SIZES:
+    if len(curve.sizes) < MIN_SIZES:
         raise ValueError(
-            f"an extrapolation and its back-test need {LEAST_SIZES} sizes of subsets, got "
+            f"an extrapolation and its back-test need {MIN_SIZES} sizes of subsets, got "
             f"{len(curve.sizes)}: {curve.sizes.tolist()}"
         )
     if points < curve.sizes[-1]:
@@ -128,7 +128,7 @@ def _log_odds_interval(
         _polynomial(logs[-3:], odds[-3:], target),
     )
     slack = 2.0 * draw
-    steepest = odds[-1] + MOST_SLOPE * (target - logs[-1]) + slack
+    steepest = odds[-1] + MAX_SLOPE * (target - logs[-1]) + slack
     ends = np.clip(ends, odds[-1] - slack, steepest)
     # The score is assumed to rise with the scale, and so are the ends of its interval.
     highest = np.minimum.accumulate(np.max(ends, axis=0))
@@ -138,7 +138,7 @@ def _log_odds_interval(
 
 def _odds(size: int, values: Float64Array) -> Float64Array:
     """Return m / Mag - 1, which rises as points become more alike."""
-    odds: Float64Array = np.maximum(size / values - 1.0, LEAST_ODDS)
+    odds: Float64Array = np.maximum(size / values - 1.0, MIN_ODDS)
     return odds
 
 
@@ -152,7 +152,7 @@ def _continue(
     def slope(at: Float64Array) -> Float64Array:
         now = np.interp(at, *late)
         moved = 2.0 * now - np.interp(at, *early) if drifting else now
-        return np.clip(moved, 0.0, MOST_SLOPE)
+        return np.clip(moved, 0.0, MAX_SLOPE)
 
     at: Float64Array = odds[-1].copy()
     step = (target - logs[-1]) / STEPS
@@ -214,4 +214,4 @@ def _clipped(points: int, certified: float, value: float, low: float, high: floa
 
 
 def _of_odds(points: int, odds: float) -> float:
-    return points / (1.0 + math.exp(min(odds, LARGEST_EXPONENT)))
+    return points / (1.0 + math.exp(min(odds, MAX_EXPONENT)))

@@ -24,11 +24,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import student_quantile
-
-Float64Array = NDArray[np.float64]
 
 EQUAL = 1e-12
 """Relative difference up to which two scores are equal."""

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Float32Array = NDArray[np.float32]
+from latentscale.array_types import Float32Array, Float64Array, Int64Array
+
 Progress = Callable[[int], None]
 
 BLOCK_BYTES = 64 * 2**20
@@ -46,8 +47,8 @@ class FarthestFirst:
         From the chosen rows to the row that is farthest from all of them.
     """
 
-    rows: NDArray[np.int64]
-    distances: NDArray[np.float64]
+    rows: Int64Array
+    distances: Float64Array
     radius: float
 
 
@@ -101,7 +102,7 @@ def farthest_first(
 
 def most_diverse(
     points: Float32Array, count: int, *, progress: Progress | None = None
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Choose rows that are little similar to each other.
 
     Parameters

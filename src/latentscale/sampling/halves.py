@@ -12,17 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Int64Array
 from latentscale.tiles.top_lists import hash_numbers
 
 SPLITS = 20
 """Random divisions of the corpus into halves."""
 
 
-def divide(
-    rows: NDArray[np.int64], near: NDArray[np.int64], seed: int
-) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+def divide(rows: Int64Array, near: Int64Array, seed: int) -> Iterator[tuple[BoolArray, BoolArray]]:
     """Yield which rows and which neighbours are in a half of the corpus, twice for each division.
 
     A hash of its number says in which half a row is, so divisions take no memory for the corpus.

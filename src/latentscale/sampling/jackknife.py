@@ -19,6 +19,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.sampling.subsets import allowance_for_few
 
 PartT = TypeVar("PartT")
@@ -64,7 +65,7 @@ def leave_each_out(
         yield from leave_each_out(kept, merge, merge([*outside, *others]))
 
 
-def jackknife_error(left_out: NDArray[np.float64]) -> NDArray[np.float64]:
+def jackknife_error(left_out: Float64Array) -> Float64Array:
     """Return the sampling errors of scores, from their values without each group.
 
     Parameters

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.tiles.distances import Points
-
-Int64Array = NDArray[np.int64]
 
 MEDIAN_PAIRS = 100_000
 """Row pairs for the median bandwidth. The standard deviation of the median's rank is 0.16 %."""

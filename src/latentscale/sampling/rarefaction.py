@@ -15,12 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import student_quantile
-from latentscale.tiles.distances import Float64Array
-
-Int64Array = NDArray[np.int64]
 
 HALVINGS = 4
 """Default number of halvings; the sizes below the largest together cost as much as the largest."""

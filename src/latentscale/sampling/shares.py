@@ -24,12 +24,10 @@ from functools import cached_property
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import student_quantile
 from latentscale.sampling.fresh_samples import POWER
-
-Float64Array = NDArray[np.float64]
 
 ROUNDING = 1e-6
 """Part of an event that is rounding."""

@@ -12,11 +12,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import student_quantile
-
-Float64Array = NDArray[np.float64]
 
 LEVEL = 0.99
 """Level of the intervals of means."""

@@ -13,6 +13,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.tiles.distances import row_blocks
 
 BLOCK_ROWS = 4096
@@ -21,10 +22,10 @@ BLOCK_ROWS = 4096
 PER_OCTAVE = 16
 """Bins of lengths from one power of two to the next."""
 
-LEAST_POWER, MOST_POWER = -160, 160
+MIN_POWER, MAX_POWER = -160, 160
 """Powers of two between which lengths are told apart; float32 rows are well inside."""
 
-BINS = PER_OCTAVE * (MOST_POWER - LEAST_POWER)
+BINS = PER_OCTAVE * (MAX_POWER - MIN_POWER)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Lengths:
     scatter: float
     least: float
     largest: float
-    bins: NDArray[np.int64]
+    bins: Int64Array
 
     @property
     def deviation(self) -> float:
@@ -56,9 +57,9 @@ class Lengths:
         return math.sqrt(self.scatter / self.count)
 
 
-def bin_ends() -> NDArray[np.float64]:
+def bin_ends() -> Float64Array:
     """Return the lower ends of all bins and the upper end of the last, shape (BINS + 1,)."""
-    return np.asarray(np.exp2(np.arange(BINS + 1) / PER_OCTAVE + LEAST_POWER))
+    return np.asarray(np.exp2(np.arange(BINS + 1) / PER_OCTAVE + MIN_POWER))
 
 
 def row_lengths(vectors: ArrayLike) -> Lengths:
@@ -82,7 +83,7 @@ def _of_block(rows: NDArray[np.floating]) -> Lengths:
     block = np.asarray(rows, dtype=np.float64)
     found = np.sqrt(np.einsum("ij,ij->i", block, block))
     mean = float(found[0] + (found - found[0]).mean())
-    place = np.floor((np.log2(found[found > 0.0]) - LEAST_POWER) * PER_OCTAVE)
+    place = np.floor((np.log2(found[found > 0.0]) - MIN_POWER) * PER_OCTAVE)
     counts = np.bincount(np.clip(place, 0, BINS - 1).astype(np.int64), minlength=BINS)
     scatter = float(((found - mean) ** 2).sum())
     return Lengths(len(found), mean, scatter, float(found.min()), float(found.max()), counts)

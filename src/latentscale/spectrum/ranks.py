@@ -31,10 +31,10 @@ import numpy as np
 import scipy.special
 from scipy.linalg import eigvalsh
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Estimate
 from latentscale.linalg.moments import Moments, longest_sum
 from latentscale.sampling.jackknife import jackknife_error
-from latentscale.tiles.distances import Float64Array
 
 EPSILON = float(np.finfo(np.float64).eps)
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Estimate, Scored
 from latentscale.linalg.moments import Moments, longest_sum, merge_row_moments
 from latentscale.sampling.jackknife import jackknife_error, leave_each_out
@@ -24,7 +25,6 @@ from latentscale.spectrum.ranks import (
     singular_shares,
     variance_shares,
 )
-from latentscale.tiles.distances import Float64Array
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")
@@ -35,11 +35,11 @@ CORRECTED = {
 }
 """The scores that few rows bias, with the names and functions of what is corrected for that."""
 
-LEAST_ROWS = 40
+MIN_ROWS = 40
 """Fewest rows that are divided into groups."""
 
 NO_GROUPS = (
-    f"corrections need {LEAST_ROWS} rows or more, of at most 4096 dimensions, and sampling.method "
+    f"corrections need {MIN_ROWS} rows or more, of at most 4096 dimensions, and sampling.method "
     "auto"
 )
 

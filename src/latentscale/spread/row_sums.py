@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from latentscale.array_types import Float64Array
 from latentscale.tiles.device import Precision
-from latentscale.tiles.distances import Float64Array, Points
+from latentscale.tiles.distances import Points
 from latentscale.tiles.exponential_products import (
     LOST_SIMILARITY,
     exponential_block_products,

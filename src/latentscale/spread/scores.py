@@ -38,15 +38,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import CONFIDENT, Estimate
 from latentscale.sampling.subsets import allowance_for_few
 from latentscale.spread.row_sums import RowSums
-from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
+from latentscale.tiles.distances import (
+    Points,
+    distance_tile,
+    row_blocks,
+)
 
 TILE_ROWS = 1024
 """Rows of a tile of similarities."""
 
-LEAST_ROWS = 20
+MIN_ROWS = 20
 """Fewest rows that have a sampling error."""
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -101,14 +106,14 @@ def sampling_errors(points: Points, found: RowSums, scales: Sequence[float]) -> 
     Returns
     -------
     list of float or None
-        One for each scale; None for fewer than :data:`LEAST_ROWS` rows.
+        One for each scale; None for fewer than :data:`MIN_ROWS` rows.
 
     Notes
     -----
     Costs ``m² d`` multiplications, and an exponential for each pair and scale.
     """
     n, m = found.rows, len(points)
-    if m < LEAST_ROWS:
+    if m < MIN_ROWS:
         return [None] * len(scales)
     errors: list[float | None] = []
     for column, scale in enumerate(scales):

@@ -42,14 +42,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latentscale.array_types import BoolArray, Float64Array, UInt64Array
 from latentscale.tiles.device import Precision, TileRows, decide, separations, tile_rows
 from latentscale.tiles.expansions import exact_square
-from latentscale.tiles.top_lists import UInt64Array, content_keys, number_copies
+from latentscale.tiles.top_lists import (
+    content_keys,
+    number_copies,
+)
 
 Metric = Literal["euclidean", "cosine", "manhattan"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
-
-Float64Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ def _separations(a: Points, b: Points) -> Float64Array:
     return tile
 
 
-def within(a: Points, b: Points, threshold: float, *, strict: bool) -> NDArray[np.bool_]:
+def within(a: Points, b: Points, threshold: float, *, strict: bool) -> BoolArray:
     """Decide which pairs of two blocks are at most (or less than) a distance apart.
 
     The squared distance is compared with the squared threshold (cosine: with twice the threshold;
@@ -300,7 +302,7 @@ class Balls:
         centres = self.ready if same else self.centres.tile_rows("single", unit)
         return rows.tile_rows("single", unit), centres
 
-    def hold(self, rows: TileRows, centres: TileRows) -> NDArray[np.bool_]:
+    def hold(self, rows: TileRows, centres: TileRows) -> BoolArray:
         """Decide which rows are in which balls, shape (rows, centres).
 
         The two sides come from :meth:`meet`, or are parts of those. They may be exchanged.

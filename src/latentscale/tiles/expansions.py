@@ -17,10 +17,8 @@ from fractions import Fraction
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
+from latentscale.array_types import Float64Array
 
 PARTS = 6
 """Most numbers that one coordinate adds to an expansion."""

@@ -40,12 +40,13 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from latentscale.array_types import Float64Array, FloatArray, Int64Array
 from latentscale.tiles.device import (
     EXPONENTIAL_ERROR,
     FOLDED_COLUMNS,
-    LEAST_SIMILARITY,
+    MIN_SIMILARITY,
     RECOMPUTED_SHARE,
     ROWS_AT_ONCE,
     Precision,
@@ -55,16 +56,12 @@ from latentscale.tiles.device import (
     separations,
 )
 from latentscale.tiles.distances import (
-    Float64Array,
     Points,
     check_alike,
     common_unit,
     largest_size,
     row_blocks,
 )
-
-FloatArray = NDArray[np.floating[Any]]
-Int64Array = NDArray[np.int64]
 
 PANEL_ROWS = 512
 PANEL_COLUMNS = 512
@@ -81,7 +78,7 @@ TINY = float(np.finfo(np.float64).tiny)
 SPACING_TOLERANCE = 8 * np.finfo(np.float64).eps
 """Largest distance of a scale from its grid, as a share of the largest scale."""
 
-LARGEST_DIVISOR = 4
+MAX_DIVISOR = 4
 """Largest number of steps into which the smallest gap is divided to find a grid."""
 
 
@@ -118,7 +115,7 @@ def scale_grid(scales: Float64Array) -> ScaleGrid | None:
     slack = SPACING_TOLERANCE * scales[-1]
     span = scales[-1] - scales[0]
     smallest_gap = np.diff(scales).min()
-    for divisor in range(1, LARGEST_DIVISOR + 1):
+    for divisor in range(1, MAX_DIVISOR + 1):
         if span * divisor > (2 * len(scales) + 8) * smallest_gap:
             return None
         # The span contains many steps, so it gives the step more accurately than the smallest gap.
@@ -544,7 +541,7 @@ class _Fold:
         if tiles.others is not None:
             ready_b, factor_b = _ready(vectors_b, schedule.order, tiles.dtype)
             sums_b = np.zeros(ready_b.shape)
-        floor = LEAST_SIMILARITY[tiles.precision]
+        floor = MIN_SIMILARITY[tiles.precision]
         sizes = len(vectors_a), len(vectors_b)
         return cls(
             schedule,
@@ -712,7 +709,7 @@ def _exponent_error(
     """Bound the error of factor times distance (or its square), up to the clip of exponents."""
     roundoff, share = rounding_unit(precision), RECOMPUTED_SHARE[precision]
     gamma = rounding_share(points.dimension, precision)
-    clip = -math.log(LEAST_SIMILARITY[precision])
+    clip = -math.log(MIN_SIMILARITY[precision])
     # The sizes of two rows bound their separation twice over (Manhattan: once), and so the
     # exponents that occur.
     sizes = 2.0 * largest_size(points)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-Float64Array = NDArray[np.float64]
+from latentscale.array_types import Float64Array
 
 EUCLIDEAN, COSINE, MANHATTAN = 0, 1, 2
 """Metrics, as their positions in ``latentscale.tiles.distances.METRICS``."""

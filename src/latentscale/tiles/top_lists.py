@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
-UInt64Array = NDArray[np.uint64]
+from latentscale.array_types import Float64Array, Int64Array, UInt64Array
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 

@@ -13,9 +13,8 @@ import ctypes
 
 import numpy as np
 from numba.extending import get_cython_function_address
-from numpy.typing import NDArray
 
-Float64Array = NDArray[np.float64]
+from latentscale.array_types import Float64Array
 
 
 def symmetric_eigenvalues(matrix: Float64Array) -> Float64Array:

@@ -31,9 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.vendi.second_moments import SecondMoment, unit_block
-
-Float64Array = NDArray[np.float64]
 
 NEGLIGIBLE = 1e-12
 """Share of the largest eigenvalue below which one is rounding: no row has a part along it."""

@@ -15,10 +15,14 @@ from itertools import product
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, FloatArray
 from latentscale.tiles.device import exponentials
-from latentscale.tiles.distances import Float64Array, Points, block_pairs, row_blocks
+from latentscale.tiles.distances import (
+    Points,
+    block_pairs,
+    row_blocks,
+)
 from latentscale.tiles.exponential_products import PANEL_ROWS, DistanceTiles
 from latentscale.vendi.kernels import (
     Kernel,
@@ -27,8 +31,6 @@ from latentscale.vendi.kernels import (
     check_kernel,
     function_tile,
 )
-
-FloatArray = NDArray[np.floating[Any]]
 
 FUNCTION_ROWS = 512
 """Rows a side of the blocks that a kernel function gets."""

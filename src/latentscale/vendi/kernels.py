@@ -40,6 +40,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Estimate
 from latentscale.tiles.device import (
     EXPONENTIAL_ERROR,
@@ -49,7 +50,12 @@ from latentscale.tiles.device import (
     rounding_share,
     rounding_unit,
 )
-from latentscale.tiles.distances import Float64Array, Metric, Points, distance_tile, squared_tile
+from latentscale.tiles.distances import (
+    Metric,
+    Points,
+    distance_tile,
+    squared_tile,
+)
 
 KernelName = Literal["cosine", "rbf", "laplacian"]
 KERNELS: tuple[KernelName, ...] = get_args(KernelName)

@@ -16,7 +16,8 @@ import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
-from latentscale.tiles.distances import Float64Array, row_blocks
+from latentscale.array_types import Float64Array, Int64Array
+from latentscale.tiles.distances import row_blocks
 from latentscale.vendi.scores import Spectrum, moment_spectrum, spectrum_of_rows
 from latentscale.vendi.second_moments import BLOCK_ROWS, SecondMoment, unit_block
 
@@ -47,7 +48,7 @@ class LabelledMoments:
         Type of the rows.
     """
 
-    def __init__(self, counts: NDArray[np.int64], dimension: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, counts: Int64Array, dimension: int, dtype: np.dtype[Any]) -> None:
         self._counts = counts
         self._dimension = dimension
         packed = 4 * dimension * (dimension + 1)
@@ -61,7 +62,7 @@ class LabelledMoments:
         self._moments = np.zeros((int((~few).sum()), dimension * (dimension + 1) // 2))
 
     def add(
-        self, rows: NDArray[Any], labels: NDArray[np.int64], weights: Float64Array | None = None
+        self, rows: NDArray[Any], labels: Int64Array, weights: Float64Array | None = None
     ) -> None:
         """Add rows with their labels.
 
@@ -110,7 +111,7 @@ class LabelledMoments:
                 yield spectrum_of_rows(unit, float(self._totals[label]))
 
     def _add_products(
-        self, place: int, rows: NDArray[Any], chosen: NDArray[np.int64], masses: Float64Array
+        self, place: int, rows: NDArray[Any], chosen: Int64Array, masses: Float64Array
     ) -> None:
         for block in row_blocks(len(chosen), BLOCK_ROWS):
             unit = unit_block(rows[chosen[block]], masses[block])

@@ -73,11 +73,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import Estimate, student_quantile
 from latentscale.linalg.iterations import Arrays, iterate
 from latentscale.linalg.lanczos import Recurrence, take_off_before, take_off_own
 from latentscale.linalg.quadrature import Rule, gauss_rule, radau_rule, tridiagonal_matrices
-from latentscale.tiles.distances import Float64Array, Points
+from latentscale.tiles.distances import Points
 from latentscale.vendi.kernel_products import SimilarityTiles, kept_type, kernel_products
 from latentscale.vendi.kernels import FUNCTION_TOLERANCE, Kernel, KernelNorm
 from latentscale.vendi.scores import EPSILON, check_order
@@ -91,7 +92,7 @@ DEFLATED = 256
 PROBES = 16
 """Number of random probes."""
 
-LEAST_STEPS, MOST_STEPS = 8, 40
+MIN_STEPS, MAX_STEPS = 8, 40
 """Smallest and largest number of Lanczos steps; the quadrature's bracket decides in between."""
 
 QUADRATURE_SHARE = 0.25
@@ -384,7 +385,7 @@ class KernelTraces:
         steps = stepped.steps
         if not self.nonnegative:
             stepped = stepped._see_ritz_values()
-        done = steps >= MOST_STEPS or (steps >= LEAST_STEPS and stepped._is_sharp())
+        done = steps >= MAX_STEPS or (steps >= MIN_STEPS and stepped._is_sharp())
         return replace(stepped, finished=done)
 
     def _see_ritz_values(self) -> KernelTraces:
@@ -673,7 +674,7 @@ def _rounding(traces: KernelTraces, rule: Rule, function: _Term) -> float:
 
 def _fit(
     rule: Rule,
-    columns: NDArray[np.int64],
+    columns: Int64Array,
     function: _Term,
     scale: float,
 ) -> Float64Array:
@@ -686,7 +687,7 @@ def _fit(
 
 def _probe_sums(
     rule: Rule,
-    columns: NDArray[np.int64],
+    columns: Int64Array,
     coefficients: Float64Array,
     function: _Term,
     scale: float,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from latentscale.tiles.distances import Float64Array
+from latentscale.array_types import Float64Array
 
 
 def pour_on_largest(lower: Float64Array, upper: Float64Array, amount: float) -> Float64Array:

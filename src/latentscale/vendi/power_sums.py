@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # its submodules are imported when they are first used
 
-from latentscale.tiles.distances import Float64Array
+from latentscale.array_types import Float64Array
 
 ROUNDING_SHARE = 1e-13
 """Allowance for the rounding of a bound, as a share of the absolute values of its terms."""

@@ -36,10 +36,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import Estimate
 from latentscale.sampling.extrapolation import extrapolate
 from latentscale.sampling.rarefaction import SubsetScores, rarefaction_curve
-from latentscale.tiles.distances import Float64Array, Points
+from latentscale.tiles.distances import Points
 from latentscale.vendi.kernels import Kernel
 from latentscale.vendi.scores import kernel_spectrum, vendi_score
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.sampling.jackknife import GROUPS, draw_groups, jackknife_error
 from latentscale.tiles.distances import Points, as_points
 from latentscale.vendi.kernels import Kernel
@@ -32,8 +33,6 @@ from latentscale.vendi.second_moments import (
     second_moment,
 )
 from latentscale.vendi.truncation import truncated_spectrum
-
-Float64Array = NDArray[np.float64]
 
 
 def cosine_sampling_errors(

@@ -53,11 +53,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy  # its submodules are imported when they are first used
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import Estimate
 from latentscale.tiles.device import Precision
-from latentscale.tiles.distances import Float64Array, Points, block_pairs, row_blocks
+from latentscale.tiles.distances import (
+    Points,
+    block_pairs,
+    row_blocks,
+)
 from latentscale.vendi.eigenvalues import symmetric_eigenvalues
 from latentscale.vendi.kernels import (
     SUMS_ROUNDING,
@@ -132,7 +137,7 @@ class NystromSpectrum:
 
     eigenvalues: Float64Array
     norm: KernelNorm
-    landmarks: NDArray[np.int64]
+    landmarks: Int64Array
 
     @property
     def lost_trace(self) -> float:

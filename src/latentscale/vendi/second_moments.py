@@ -28,8 +28,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latentscale.array_types import Float32Array, Float64Array
 from latentscale.tiles.device import Precision, unit_rows
-from latentscale.tiles.distances import Float64Array, as_points, row_blocks
+from latentscale.tiles.distances import (
+    as_points,
+    row_blocks,
+)
 
 BLOCK_ROWS = 4096
 """Rows of one matrix product; the products are then added pairwise.
@@ -322,8 +326,8 @@ def _as_rows(vectors: ArrayLike) -> NDArray[Any]:
 class _Buffers:
     """Memory that is reused from block to block: fresh memory costs as much as the arithmetic."""
 
-    unit: NDArray[np.float32]
-    product: NDArray[np.float32]
+    unit: Float32Array
+    product: Float32Array
 
     @classmethod
     def of(cls, dimension: int) -> _Buffers:

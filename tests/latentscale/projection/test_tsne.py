@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latentscale.projection.tsne import LEAST_ROWS, Projection, project
+from latentscale.projection.tsne import MIN_ROWS, Projection, project
 from latentscale.tiles.distances import as_points
 
 
@@ -93,7 +93,7 @@ def test_equal_rows_lie_side_by_side_and_one_dimension_is_enough() -> None:
 def test_it_is_the_same_again_and_needs_some_rows() -> None:
     rows, _ = grouped(np.random.default_rng(8), 120, 3)
     assert (draw(rows).places == draw(rows).places).all()
-    with pytest.raises(ValueError, match=f"needs {LEAST_ROWS} rows or more, got 19"):
+    with pytest.raises(ValueError, match=f"needs {MIN_ROWS} rows or more, got 19"):
         draw(rows[:19])
 
 

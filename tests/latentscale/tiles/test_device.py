@@ -14,7 +14,7 @@ import latentscale
 from latentscale.tiles.device import (
     EXPONENTIAL_ERROR,
     FOLDED_COLUMNS,
-    LEAST_SIMILARITY,
+    MIN_SIMILARITY,
     RECOMPUTED_SHARE,
     Precision,
     rounding_share,
@@ -134,7 +134,7 @@ def test_blocks_agree_wherever_they_are_cut() -> None:
 def test_exponentials_are_within_three_roundings(dtype: type) -> None:
     precision: Precision = "single" if dtype is np.float32 else "double"
     rng = np.random.default_rng(4)
-    clip = -np.log(LEAST_SIMILARITY[precision])
+    clip = -np.log(MIN_SIMILARITY[precision])
     for largest in (1e-6, 1e-3, 1.0, 10.0, clip):
         x = (largest * rng.random((200, FOLDED_COLUMNS))).astype(dtype)
         got = np.empty_like(x)
@@ -148,7 +148,7 @@ def test_exponentials_are_within_three_roundings(dtype: type) -> None:
     got = np.empty_like(ends)
     exponential(ends, 1.0, got, FOLDED_COLUMNS)
     assert got[0] == 1.0
-    np.testing.assert_allclose(got[1:3], LEAST_SIMILARITY[precision], rtol=1e-4)
+    np.testing.assert_allclose(got[1:3], MIN_SIMILARITY[precision], rtol=1e-4)
 
 
 # --- decisions ------------------------------------------------------------------------------

@@ -131,11 +131,13 @@ def test_unlike_scores_are_left_out_unless_told(
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"latentscale: {gates}: gates.0 selects vendi cosine, order 1 ")
     assert ended.err.endswith(
-        "; compare anyway with --allow-unlike (allow_unlike: true in a workflow)\n"
+        "; compare anyway with --allow-incomparable (allow_incomparable: true in a workflow)\n"
     )
-    ended = latentscale("compare", jobs[0], other, "--allow-unlike", "--all")
+    before = latentscale("compare", jobs[0], other, "--allow-unlike", "--all")
+    ended = latentscale("compare", jobs[0], other, "--allow-incomparable", "--all")
     assert ended.code == 0
-    assert "beyond brackets, sampling error unknown (unlike)" in ended.out
+    assert before == ended, "the option's first name is still read"
+    assert "beyond brackets, sampling error unknown (incomparable)" in ended.out
     assert "Unlike: measures.heat.k is 5 here and 7 in the baseline." in ended.out
     [imd] = [line for line in ended.out.splitlines() if "imd" in line]
     assert imd.endswith("only in the job")

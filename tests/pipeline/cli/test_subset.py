@@ -117,7 +117,7 @@ def test_near_rows_are_dropped_without_a_job_of_ones_own(
 def test_near_rows_of_many_are_dropped_by_cells(
     tmp_path: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("latentscale_pipeline.cli.subset.MOST_COMPARED", 500)
+    monkeypatch.setattr("latentscale_pipeline.cli.subset.MAX_COMPARED", 500)
     rows = np.random.default_rng(2).normal(size=(900, 8)).astype("f4")
     rows[800:840] = rows[:40] * np.float32(1.001)
     np.save(tmp_path / "rows.npy", rows)

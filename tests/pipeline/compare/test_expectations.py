@@ -14,7 +14,7 @@ from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import read_job
-from latentscale_pipeline.views.formatting import write_apart
+from latentscale_pipeline.views.formatting import format_apart
 from tests.support.comparisons import job, row
 from tests.support.jobs import run_here
 
@@ -124,7 +124,7 @@ def test_corpora_of_other_sizes_are_compared_on_samples_of_one_size(run: Run) ->
     cuts = [job.results.part("magnitude").corpus.scales[-1] for job in (many, few)]
     assert cuts[0] != cuts[1]
     said = comparison.describe_own_scales()
-    here, there = write_apart(*cuts)
+    here, there = format_apart(*cuts)
     assert f"cut-off scale of magnitude ({here} here, {there} there)" in said
     assert area.expected is not None
     # Near-duplicates may be as much more frequent as there are more rows.

@@ -234,7 +234,9 @@ def refusal(ours: Any, theirs: Any) -> str:
     found = compare(ours, theirs)
     left_out = [score for score in found.shared if score.left_out]
     assert all(score.difference is None and score.significant is None for score in left_out)
-    assert not any(score.left_out for score in compare(ours, theirs, allow_unlike=True).scores)
+    assert not any(
+        score.left_out for score in compare(ours, theirs, allow_incomparable=True).scores
+    )
     own = [str(each) for each in found.mismatches if each.kind == "own scale"]
     return "; ".join([*found.describe_mismatches(), *own])
 

@@ -348,8 +348,8 @@ def test_names_cannot_steer_the_terminal(terminal: bool) -> None:
 
 def test_what_is_unlike_is_said_and_marked() -> None:
     jobs = job(row(1.0)), job(row(1.0), n=7, settings=None, name="release")
-    text = printed(compare(*jobs, allow_unlike=True))
-    assert "within brackets (unlike)" in text
+    text = printed(compare(*jobs, allow_incomparable=True))
+    assert "within brackets (incomparable)" in text
     text = printed(compare(*jobs))
     assert "not comparable" in text
     assert "Unlike: n of the corpus is 100 here and 7 in the baseline (toy depends on it)." in text

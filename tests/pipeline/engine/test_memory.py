@@ -43,7 +43,7 @@ MIB, GIB = 2**20, 2**30
 MARGIN = 1.2
 """By how much a task may exceed what was projected for it, and the other way round."""
 
-LEAST_IDLE_BYTES = 120 * MIB
+MIN_IDLE_BYTES = 120 * MIB
 """What a forked worker holds beyond pages that it shares and has not touched."""
 
 LARGE = 256 * MIB
@@ -152,7 +152,7 @@ def test_large_tasks_take_what_was_projected_and_no_process_more_than_its_limit(
         assert timing["tasks_at_once"] == 1
         assert peak < MARGIN * projected, timing
         if projected - IDLE_WORKER_BYTES >= LARGE:
-            assert projected - IDLE_WORKER_BYTES < MARGIN * (peak - LEAST_IDLE_BYTES), timing
+            assert projected - IDLE_WORKER_BYTES < MARGIN * (peak - MIN_IDLE_BYTES), timing
             large.add(timing["stage"])
     assert large == {"sparsify-corpus", "sparsify-reference", "geomca"}
 
@@ -214,7 +214,7 @@ def test_projections_are_near_what_a_worker_holds(tmp_path: Path, case: Case) ->
     assert peak < MARGIN * (IDLE_WORKER_BYTES + stage.memory_bytes), said
     # How many scales need a preconditioner is known only when they are being solved.
     if stage.advance is None or stage.cost_estimate.iterations == 0:
-        assert stage.memory_bytes < MARGIN * (peak - LEAST_IDLE_BYTES), said
+        assert stage.memory_bytes < MARGIN * (peak - MIN_IDLE_BYTES), said
 
 
 def rows_of(folder: Path, n: int, d: int, kind: str) -> Path:

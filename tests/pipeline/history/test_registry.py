@@ -21,7 +21,7 @@ from latentscale_pipeline.history.opening import LIMITS
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.measures.finished_job import read_job
-from latentscale_pipeline.report.html import write_html
+from latentscale_pipeline.report.html import format_html
 from latentscale_pipeline.results.model import Verdict
 from tests.conftest import Ended
 from tests.support.comparisons import results, row, write_job
@@ -264,7 +264,7 @@ def test_a_series_opens_with_the_last_verdict_and_since_when() -> None:
     assert (chance.lower, chance.upper) == ([4.0] * 4, [6.0] * 4)
     assert line.y == [5.0, 5.0, 9.0, 9.0]
     assert (usual.y, outside.y) == ([5.0, 5.0], [9.0, 9.0])
-    page = write_html(report)
+    page = format_html(report)
     assert page.count("<li class=") == 4
     assert 'href="#job-3"' in page
     assert 'id="job-3"' in page

@@ -27,7 +27,7 @@ from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs import forecast, resources
 from latentscale_pipeline.jobs.plan import measure_sections, plan_stages
-from latentscale_pipeline.jobs.schedule import foresee
+from latentscale_pipeline.jobs.schedule import simulate_schedule
 from latentscale_pipeline.jobs.stage_forecast import StageForecast
 from latentscale_pipeline.jobs.worker_pool import WorkerPool, memory_shortfall
 from latentscale_pipeline.measures.base import CorpusFacts, JobFacts
@@ -258,7 +258,7 @@ def test_a_job_takes_as_long_as_its_order_says() -> None:
         return StageForecast(stage, pool, "computed", 1.0, 0, 0, seconds)
 
     def total(parts: list[StageForecast], ingest_seconds: float) -> dict[str, Any]:
-        schedule = foresee([part.remaining for part in parts], pool)
+        schedule = simulate_schedule([part.pending for part in parts], pool)
         return forecast._total(parts, schedule, ingest_seconds)
 
     chain = [previewed("a", 5.0), previewed("b", 7.0, ("a",)), previewed("c", 1.0)]

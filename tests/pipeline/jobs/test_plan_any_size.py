@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from latentscale_pipeline.cli import cli
 
 GIBIBYTE = 2**30
-MOST_TASKS, OBJECTS_PER_TASK, MOST_OBJECTS = 10**5, 8, 10**6
+MAX_TASKS, OBJECTS_PER_TASK, MAX_OBJECTS = 10**5, 8, 10**6
 
 
 def header(path: Path, n: int, d: int) -> Path:
@@ -60,5 +60,5 @@ def test_a_job_without_measures_is_planned(
     for stage in plan["stages"]:
         assert stage["projected_memory_bytes"] <= 2 * GIBIBYTE, stage
         in_iteration = stage["tasks"] / stage.get("rounds", 1)
-        assert in_iteration <= MOST_TASKS, stage
-        assert in_iteration * OBJECTS_PER_TASK <= MOST_OBJECTS, stage
+        assert in_iteration <= MAX_TASKS, stage
+        assert in_iteration * OBJECTS_PER_TASK <= MAX_OBJECTS, stage

@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from latentscale_pipeline.cli import run_progress
-from latentscale_pipeline.cli.run_progress import show_progress, write_pace, write_rate
+from latentscale_pipeline.cli.run_progress import format_pace, format_rate, show_progress
 from latentscale_pipeline.jobs.run_record import RunRecord
 from latentscale_pipeline.storage.events import Event
-from latentscale_pipeline.views.formatting import write_rough_duration
+from latentscale_pipeline.views.formatting import format_rough_duration
 from tests.support.jobs import CONTROL
 
 MIB = 2**20
@@ -50,13 +50,13 @@ def test_pace_is_counted_from_the_first_work_to_the_last() -> None:
     assert stage.seconds_left(117.0) == pytest.approx(5.0)
     assert stage.seconds_left(1000.0) == 0.0
     assert stage.peak_memory_bytes == 500 * MIB
-    assert write_pace(stage, 114.0) == "30.0 parts/min, 8.0 s left, 500 MiB"
+    assert format_pace(stage, 114.0) == "30.0 parts/min, 8.0 s left, 500 MiB"
 
 
 def test_nothing_is_known_before_the_first_part() -> None:
     stage = events(started()).stages["draw"]
     assert (stage.rate, stage.seconds_left(200.0), stage.peak_memory_bytes) == (None, None, None)
-    assert write_pace(stage, 200.0) == ""
+    assert format_pace(stage, 200.0) == ""
 
 
 def estimated(seconds: float, **work: tuple[float, int]) -> tuple[str, float, dict[str, Any]]:
@@ -153,7 +153,7 @@ def test_how_a_run_ended() -> None:
     [(123.4, "123.4 parts/s"), (0.5, "30.0 parts/min"), (0.01, "36.0 parts/h")],
 )
 def test_rates_are_written_in_units_of_their_size(rate: float, written: str) -> None:
-    assert write_rate(rate) == written
+    assert format_rate(rate) == written
 
 
 def tell_all(tell: Any) -> None:
@@ -270,7 +270,7 @@ def test_a_run_says_how_long_it_will_take_and_how_much_of_that_is_left(
      (5300.0, "about 88 min"), (5500.0, "about 1.5 h"), (40_000.0, "about 11 h")],
 )  # fmt: skip
 def test_estimates_have_one_or_two_digits(seconds: float, written: str) -> None:
-    assert write_rough_duration(seconds) == written
+    assert format_rough_duration(seconds) == written
 
 
 @pytest.mark.parametrize("width", [80, 140])

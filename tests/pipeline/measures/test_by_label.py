@@ -213,7 +213,7 @@ def test_too_many_labels_are_refused(
     latentscale: Command,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(by_label, "MOST_LABELS", 2)
+    monkeypatch.setattr(by_label, "MAX_LABELS", 2)
     ended = latentscale("plan", write_job(corpus.url, group_by="labels"))
     assert ended.code == 2
     assert "group_by would measure 3 labels, and 2 is the most" in ended.err

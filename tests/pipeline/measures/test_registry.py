@@ -143,8 +143,8 @@ def test_reading_what_measures_say_needs_no_numerical_library() -> None:
 
 def test_the_freedom_of_errors_is_that_of_their_groups() -> None:
     from latentscale.sampling.jackknife import GROUPS
-    from latentscale_pipeline.measures.mmd.tasks import MOST_RATIO, MOST_TOGETHER
+    from latentscale_pipeline.measures.mmd.tasks import MAX_RATIO, MAX_TOGETHER
 
     assert MEASURES["vendi"].error_freedom == GROUPS - 1
     # The smaller corpus never has fewer groups.
-    assert MEASURES["mmd"].error_freedom == MOST_TOGETHER // (1 + MOST_RATIO)
+    assert MEASURES["mmd"].error_freedom == MAX_TOGETHER // (1 + MAX_RATIO)

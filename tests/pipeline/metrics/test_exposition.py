@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from latentscale_pipeline.metrics.exposition import write_metrics
+from latentscale_pipeline.metrics.exposition import format_metrics
 from tests.conftest import Ended
 from tests.support.comparisons import job, row, write_job
 from tests.support.results_documents import finished_job
@@ -19,7 +19,7 @@ TOY = row(3.5, 0.25, label="cats", sampling_error=0.125)
 
 
 def test_a_score_its_bracket_and_its_error_are_samples() -> None:
-    text = write_metrics([job(TOY, row(None, reason="too few rows", score="lost"))]).decode()
+    text = format_metrics([job(TOY, row(None, reason="too few rows", score="lost"))]).decode()
     same = (
         '{bounds="certified",job_name="nightly",kernel="",label="cats",measure="toy",of="corpus",'
         'order="",scale="",score="spread",unit="paws"}'
@@ -44,7 +44,7 @@ def test_a_score_its_bracket_and_its_error_are_samples() -> None:
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_hostile_names_stay_values(openmetrics: bool) -> None:
-    text = write_metrics(
+    text = format_metrics(
         [job(row(1.0, label=HOSTILE, kernel=HOSTILE), name=HOSTILE)], openmetrics=openmetrics
     ).decode()
     assert text.endswith("# EOF\n") == openmetrics
@@ -72,7 +72,7 @@ def test_a_job_says_which_it_is_and_when() -> None:
         "corpora": {},
         "scores": [],
     }
-    text = write_metrics([finished_job(document, None, "jobs/a")]).decode()
+    text = format_metrics([finished_job(document, None, "jobs/a")]).decode()
     info = 'latentscale_job_info{job_id="nightly-1a2b3c4d",job_name="nightly",version="1.2"} 1.0'
     assert info.replace("{", ",").replace("}", ",").split(",")[0] in text
     assert 'latentscale_job_finished_timestamp_seconds{job_name="nightly"} 86400.0' in text

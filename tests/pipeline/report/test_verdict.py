@@ -10,9 +10,9 @@ from rich.console import Console
 from latentscale_pipeline.report import FORMATS, render_report
 from latentscale_pipeline.report.job import job_report
 from latentscale_pipeline.report.terminal_summary import print_summary
-from latentscale_pipeline.report.verdict import distance, judge, write_verdict
+from latentscale_pipeline.report.verdict import distance, format_verdict, judge
 from latentscale_pipeline.results.model import ExpectedRange, Score
-from latentscale_pipeline.views.scores import write_p, write_range
+from latentscale_pipeline.views.scores import format_p, format_range
 from tests.support.report_documents import HOSTILE, judged, with_rows
 from tests.support.results_documents import example_results, read
 
@@ -57,7 +57,7 @@ def test_the_strongest_evidence_is_named_first() -> None:
     area = score("magnitude", "area", expected=expected(2647.0, 2732.0, 2758.0, 1e-5))
     recall = score("geomca", "recall_rows", "pair", expected=expected(0.90, 0.922, 0.999, 0.002))
     verdict = judge([VENDI, recall, area], compares=True)
-    assert write_verdict(verdict) == (
+    assert format_verdict(verdict) == (
         "Differs from the reference",
         [
             (
@@ -72,7 +72,7 @@ def test_the_strongest_evidence_is_named_first() -> None:
 def test_one_score_without_a_range_makes_it_uncertain() -> None:
     blank = score("magnitude", "area", expected_reason="samples of weighted rows aren't measured")
     verdict = judge([VENDI, RECALL, blank], compares=True)
-    assert write_verdict(verdict) == (
+    assert format_verdict(verdict) == (
         "Cannot tell",
         [
             f"1 of 3 headline scores has no expected range: {blank.expected_reason}.",
@@ -111,11 +111,11 @@ def test_scores_of_labels_and_of_the_reference_take_no_part() -> None:
 def test_ranges_have_the_digits_of_their_width(
     numbers: tuple[float, float, float], written: tuple[str, str]
 ) -> None:
-    assert write_range(expected(*numbers, p=0.5)) == written
+    assert format_range(expected(*numbers, p=0.5)) == written
 
 
 def test_p_has_few_digits() -> None:
-    assert [write_p(p) for p in (1.0, 0.07, 0.0431, 0.0042, 0.00009)] == [
+    assert [format_p(p) for p in (1.0, 0.07, 0.0431, 0.0042, 0.00009)] == [
         *("1.00", "0.07", "0.04", "0.004", "<0.001"),
     ]
 

@@ -96,7 +96,7 @@ def test_it_is_written_again_to_the_byte(name: str) -> None:
 def test_it_is_compared(name: str, latentscale: Command) -> None:
     baseline = "labels"
     job = WRITTEN_BEFORE / name
-    ended = latentscale("compare", job, WRITTEN_BEFORE / baseline, "--allow-unlike", "--json")
+    ended = latentscale("compare", job, WRITTEN_BEFORE / baseline, "--allow-incomparable", "--json")
     assert ended.code == 0, ended.err
     document = json.loads(ended.out)
     assert document["job"]["id"] == JOBS[name]["id"]

@@ -198,7 +198,7 @@ def test_a_lock_of_an_earlier_version_goes_by_the_host_name(store: ObjectStore, 
     holder = lock.read_lock(store).holder
     assert holder is not None
     store.write(f"heartbeats/{holder.attempt}.json", json.dumps({"time": time.time()}).encode())
-    assert lock.look_for_life(store, holder).alive is (host == "elsewhere")
+    assert lock.check_liveness(store, holder).alive is (host == "elsewhere")
 
 
 def test_without_a_pid_space_the_host_name_decides(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.formatting import (
+    format_bytes,
+    format_duration,
+    format_estimate,
+    format_number,
     printable,
-    write_bytes,
-    write_duration,
-    write_estimate,
-    write_number,
 )
 from latentscale_pipeline.views.scores import score_name
 
@@ -36,19 +36,19 @@ from latentscale_pipeline.views.scores import score_name
 def test_the_bracket_decides_the_digits(
     value: float, lower: float, upper: float, shown: str, bracket: str
 ) -> None:
-    written = write_estimate(value, lower, upper)
+    written = format_estimate(value, lower, upper)
     assert (written.value, written.bracket) == (shown, bracket)
 
 
 def test_numbers_are_typeset_with_powers_of_ten_and_minus_signs() -> None:
-    written = write_estimate(-1.264e-5, -1.548e-5, -9.798e-6, typeset=True)
+    written = format_estimate(-1.264e-5, -1.548e-5, -9.798e-6, typeset=True)
     assert written.value == "−1.26 × 10⁻⁵"
     assert written.bracket == "[−1.55, −0.97] × 10⁻⁵"
-    assert write_estimate(2.36389, 2.363889998, 2.363890002, typeset=True).bracket == "± 3 × 10⁻⁹"
+    assert format_estimate(2.36389, 2.363889998, 2.363890002, typeset=True).bracket == "± 3 × 10⁻⁹"
 
 
 def test_a_value_without_ends_says_so() -> None:
-    assert write_estimate(1.5, None, None).bracket == "unknown"
+    assert format_estimate(1.5, None, None).bracket == "unknown"
 
 
 finite = st.floats(-1e12, 1e12, allow_nan=False)
@@ -57,7 +57,7 @@ finite = st.floats(-1e12, 1e12, allow_nan=False)
 @given(st.lists(finite, min_size=3, max_size=3))
 def test_a_printed_bracket_contains_the_true_one(numbers: list[float]) -> None:
     lower, value, upper = sorted(numbers)
-    written = write_estimate(value, lower, upper)
+    written = format_estimate(value, lower, upper)
     shown = float(written.value.replace(",", ""))
     if written.bracket.startswith("["):
         ends = written.bracket.strip("[]").split(", ")
@@ -75,16 +75,16 @@ def test_a_printed_bracket_contains_the_true_one(numbers: list[float]) -> None:
     [(0.0223, "0.022"), (99.96, "100"), (1e-7, "1e-07"), (0.0, "0"), (-3.25, "-3.2")],
 )
 def test_numbers_without_a_bracket(number: float, shown: str) -> None:
-    assert write_number(number, 2) == shown
+    assert format_number(number, 2) == shown
 
 
 def test_sizes_and_durations() -> None:
-    assert write_bytes(512) == "512 B"
-    assert write_bytes(412_000_000) == "393 MiB"
-    assert write_bytes(3 * 2**30) == "3.0 GiB"
-    assert write_duration(9.94) == "9.9 s"
-    assert write_duration(75) == "1 min 15 s"
-    assert write_duration(7261) == "2 h 01 min"
+    assert format_bytes(512) == "512 B"
+    assert format_bytes(412_000_000) == "393 MiB"
+    assert format_bytes(3 * 2**30) == "3.0 GiB"
+    assert format_duration(9.94) == "9.9 s"
+    assert format_duration(75) == "1 min 15 s"
+    assert format_duration(7261) == "2 h 01 min"
 
 
 def test_control_and_direction_characters_are_replaced() -> None:

@@ -50,6 +50,12 @@ def test_the_workflow_file_says_what_it_should() -> None:
     assert len(read_workflow_gates(workflow, str(path))) == 4
 
 
+def test_a_key_of_an_earlier_version_is_read() -> None:
+    text = (RECIPES / "nightly.yaml").read_text()
+    assert not read_workflow(text, "now").allow_incomparable
+    assert read_workflow(f"{text}\nallow_unlike: true\n", "before").allow_incomparable
+
+
 @pytest.mark.parametrize("name", ["nightly.github.yaml", "nightly.kubernetes.yaml"])
 def test_overrides_in_recipes_are_keys_of_the_workflow(name: str) -> None:
     words = (RECIPES / name).read_text().replace("- ", " ").split()

@@ -17,7 +17,7 @@ from typing import cast
 
 from latentscale_pipeline.corpus.formats import json_lines, npy, npz, raw, safetensors, text, zarr
 from latentscale_pipeline.corpus.formats.container import Container, Field, choose_column
-from latentscale_pipeline.corpus.formats.file import File, reaching
+from latentscale_pipeline.corpus.formats.file import File, file_errors
 from latentscale_pipeline.errors import BadInput, how_to_install
 
 
@@ -132,7 +132,7 @@ def open_container(file: File, must: bool, kind: str | None = None) -> Container
     BadInput
         If the file can't be read.
     """
-    with reaching(file.name):
+    with file_errors(file.name):
         if file.is_folder:
             return zarr.open_zarr(file)
         start = _first_bytes(file)
@@ -188,7 +188,7 @@ def open_values(file: File, kinds: str, column: str | None) -> tuple[Container, 
     values = FORMATS.keys() - {"text", *raw.BIN_DTYPES, *raw.VECS_DTYPES}
     if column is None and file.suffix not in json_lines.SUFFIXES:
         values -= {"jsonl"}  # a label may look like JSON
-    with reaching(file.name):
+    with file_errors(file.name):
         container = (
             zarr.open_zarr(file)
             if file.is_folder

@@ -1,7 +1,7 @@
 """Files that rows are read from, on a disk or in an object store.
 
 Two kinds of errors are distinguished: failures to reach a file, many of which are temporary
-(:func:`reaching`), and content that can't be decoded (:func:`decoding`).
+(:func:`file_errors`), and content that can't be decoded (:func:`decoding`).
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _ranges(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
 
 
 @contextlib.contextmanager
-def reaching(where: str) -> Iterator[None]:
+def file_errors(where: str) -> Iterator[None]:
     """Convert errors of access to a file to :class:`BadInput` or, if temporary, ``Incomplete``."""
     try:
         yield
@@ -148,7 +148,7 @@ def decoding(where: str, what: str, size: int) -> Iterator[None]:
 
     ``what`` is the format and ``size`` the file's size in bytes, for the message.
     """
-    with reaching(where):
+    with file_errors(where):
         try:
             yield
         except (LatentscaleError, PermissionError, ConnectionError, TimeoutError):

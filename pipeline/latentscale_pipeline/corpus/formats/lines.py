@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from latentscale_pipeline.corpus.formats.file import File, reaching
+from latentscale_pipeline.corpus.formats.file import File, file_errors
 from latentscale_pipeline.errors import BadInput
 
 NOTED_ROWS = 4096
@@ -108,7 +108,7 @@ def first_lines(head: bytes, size: int) -> list[str]:
 @contextmanager
 def _opened(file: File) -> Iterator[io.BufferedReader[Any]]:
     with (
-        reaching(file.name),
+        file_errors(file.name),
         file.open() as raw,
         io.BufferedReader(cast(io.RawIOBase, raw), 1 << 20) as lines,
     ):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats.container import Container, Field
-from latentscale_pipeline.corpus.formats.file import File, fill, plain_ranges, reaching
+from latentscale_pipeline.corpus.formats.file import File, file_errors, fill, plain_ranges
 from latentscale_pipeline.errors import BadInput
 
 
@@ -59,7 +59,7 @@ class PlainArrays(Container):
         """Yield rows of one field."""
         place = self.place(field)
         first = start
-        with reaching(self.path), self.file.open() as file:
+        with file_errors(self.path), self.file.open() as file:
             if not place.fortran_order:
                 file.seek(place.offset + start * place.row_bytes)
             for block in read_blocks(file, place, start, stop, self.locate(field)):

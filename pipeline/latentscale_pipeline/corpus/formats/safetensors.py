@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats.container import Field
-from latentscale_pipeline.corpus.formats.file import File, reaching
+from latentscale_pipeline.corpus.formats.file import File, file_errors
 from latentscale_pipeline.corpus.formats.plain import Place, PlainArrays
 from latentscale_pipeline.errors import BadInput
 
@@ -26,7 +26,7 @@ DTYPES = {
 }  # fmt: skip
 """NumPy dtypes of the supported types in a header; tensors of other types are ignored."""
 
-MOST_HEADER_BYTES = 100_000_000
+MAX_HEADER_BYTES = 100_000_000
 """Limit of the format itself."""
 
 _LENGTH = struct.Struct("<Q")
@@ -47,16 +47,16 @@ def is_safetensors(file: File, head: bytes) -> bool:
     """Return whether a file begins with a plausible header length and a JSON object."""
     if len(head) < 9 or head[8:9] != b"{":
         return False
-    return bool(_LENGTH.unpack_from(head)[0] <= min(file.size - 8, MOST_HEADER_BYTES))
+    return bool(_LENGTH.unpack_from(head)[0] <= min(file.size - 8, MAX_HEADER_BYTES))
 
 
 def open_safetensors(file: File) -> Safetensors:
     """Open a ``.safetensors`` file and check its header against its size."""
     where = file.name
-    with reaching(where), file.open() as opened:
+    with file_errors(where), file.open() as opened:
         start = opened.read(8)
         length = _LENGTH.unpack(start)[0] if len(start) == 8 else -1
-        if not 0 < length <= min(file.size - 8, MOST_HEADER_BYTES):
+        if not 0 < length <= min(file.size - 8, MAX_HEADER_BYTES):
             raise BadInput(
                 f"{where}: bytes 0 to 7 state a header of {length} bytes, but the file has "
                 f"{file.size} bytes; copy or write it again"

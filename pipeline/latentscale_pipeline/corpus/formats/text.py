@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field, joined_fields
-from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, reaching
+from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, file_errors
 from latentscale_pipeline.corpus.formats.lines import (
     SNIFFED_BYTES,
     SNIFFED_ROWS,
@@ -179,7 +179,7 @@ def open_text(file: File, delimiter: str | None = None) -> Text:
 def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
     lines = first_lines(head, file.size)
     if lines and len(lines) < 2 and len(head) < file.size and len(head) < SNIFFED_BYTES:
-        with reaching(file.name):  # long rows: two lines don't fit in the first bytes
+        with file_errors(file.name):  # long rows: two lines don't fit in the first bytes
             lines = first_lines(file.head(SNIFFED_BYTES), file.size)
     if not lines:
         return None

@@ -21,9 +21,10 @@ import zarr
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 from zarr.storage import FsspecStore, LocalStore
 
+from latentscale.array_types import Int64Array
 from latentscale_pipeline.corpus.corpus import Corpus, is_unfinished, open_corpus
 from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
-from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, reaching
+from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, file_errors
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.errors import BadInput, first_line
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -122,7 +123,7 @@ class CorpusRows(Container):
     path: str
     fields: tuple[Field, ...]
     corpus: Corpus
-    rows: npt.NDArray[np.int64] | None = None
+    rows: Int64Array | None = None
 
     def locate(self, field: Field) -> str:
         """Return the corpus' path for the vectors, and an array's path for other fields."""
@@ -143,7 +144,7 @@ class CorpusRows(Container):
             first += shard.rows
 
 
-def corpus_rows(corpus: Corpus, rows: npt.NDArray[np.int64] | None = None) -> CorpusRows:
+def corpus_rows(corpus: Corpus, rows: Int64Array | None = None) -> CorpusRows:
     """Return all or chosen rows of a corpus as a container."""
     count = corpus.n if rows is None else len(rows)
     fields = [Field("vectors", (count, corpus.d), corpus.dtype)]
@@ -208,7 +209,7 @@ def _check_links(root: Path) -> None:
 @contextlib.contextmanager
 def _decoding(where: str) -> Iterator[None]:
     """Convert errors of Zarr and its codecs, which raise many types, to :class:`BadInput`."""
-    with reaching(where):
+    with file_errors(where):
         try:
             yield
         except FileNotFoundError as error:

@@ -32,7 +32,7 @@ from latentscale_pipeline.corpus.ingest.writing import (
     init_encoding,
     open_given,
     record_dropped,
-    taking_back,
+    rollback_on_failure,
     write_documents,
 )
 from latentscale_pipeline.corpus.manifest import (
@@ -94,7 +94,7 @@ def append(
         store.remove_all(prefix.rstrip("/"))
         store.remove_all(RECORDS)
 
-    with taking_back(take_back):
+    with rollback_on_failure(take_back):
         piece = encode_piece(encoding, sidecars, on_invalid == "drop", run, progress)
         document = group_document({})
         groups = {f"{prefix}{GROUP_KEY}": document}

@@ -54,8 +54,8 @@ from latentscale_pipeline.corpus.ingest.writing import (
     interfered,
     open_given,
     record_dropped,
+    rollback_on_failure,
     stored_dtype,
-    taking_back,
     write_documents,
 )
 from latentscale_pipeline.corpus.manifest import (
@@ -144,7 +144,7 @@ def ingest(
         if there is not None or not store.exists(MANIFEST_KEY):
             _collect_garbage(store, None if there is None else there.manifest, started)
 
-    with taking_back(take_back):
+    with rollback_on_failure(take_back):
         group = {GROUP_KEY: group_document(OWNERSHIP)}
         if before is None:  # mark the folder as ours before anything else is written there
             write_documents(store, group)
@@ -167,7 +167,7 @@ def ingest(
 
 
 @dataclass(frozen=True)
-class Prospect:
+class UningestedCorpus:
     """A corpus that doesn't exist yet; its properties are known from its source's headers.
 
     Attributes
@@ -190,7 +190,7 @@ class Prospect:
     fields: FieldChoice = field(default_factory=FieldChoice)
     excluded: tuple[str, ...] = ()
 
-    def without(self, shards: Collection[str]) -> Prospect:
+    def without(self, shards: Collection[str]) -> UningestedCorpus:
         """Return the prospect without the rows of some shards; see ``Corpus.without``."""
         return replace(self, excluded=tuple(shards))
 
@@ -289,7 +289,7 @@ def find_corpus(
     output_store_url: str,
     *,
     fields: FieldChoice | None = None,
-) -> Corpus | Prospect:
+) -> Corpus | UningestedCorpus:
     """Return the corpus that :func:`ensure_corpus` would open, or a prospect of a new one.
 
     Reads manifests and headers only, and writes nothing.
@@ -317,7 +317,7 @@ def find_corpus(
     sources = open_sources(
         patterns, output_store_url, vectors=fields.vectors, columns=fields.inside
     )
-    return Prospect(store.url, target, sources, fields)
+    return UningestedCorpus(store.url, target, sources, fields)
 
 
 def _stored_dtype(sources: Sources, dtype: str | None) -> np.dtype[Any]:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from latentscale.array_types import BoolArray, Int64Array
 from latentscale_pipeline.corpus.fingerprint import block_digests
 from latentscale_pipeline.corpus.ingest.sources import Source, Sources
 from latentscale_pipeline.corpus.manifest import Shard, StoredObject
@@ -39,7 +40,7 @@ RECORDS = "ingest"
 """Folder of the records in an unfinished corpus."""
 
 _SCAN_ROWS = 1024
-_MOST_UNPACKED_BYTES = 1 << 30
+_MAX_UNPACKED_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Encoding:
     layout: Layout
     key: str
     partition_shards: int
-    dropped: npt.NDArray[np.int64]
+    dropped: Int64Array
 
     @property
     def shards(self) -> int:
@@ -168,7 +169,7 @@ def shards_per_partition(sources: Sources, shard_bytes: int) -> int:
         Size of a full shard.
     """
     items = sources.items
-    if any(s.container.sequential and s.size > _MOST_UNPACKED_BYTES for s in items):
+    if any(s.container.sequential and s.size > _MAX_UNPACKED_BYTES for s in items):
         return max(1, sources.rows)
     return max(1, PARTITION_BYTES // shard_bytes)
 
@@ -302,7 +303,7 @@ def _kept_pieces(
             progress(row + len(piece), total)
 
 
-def kept_rows(dropped: npt.NDArray[np.int64], row: int, count: int) -> npt.NDArray[np.bool_]:
+def kept_rows(dropped: Int64Array, row: int, count: int) -> BoolArray:
     """Return a mask of the kept rows among ``count`` consecutive ones, starting at ``row``."""
     kept = np.ones(count, bool)
     kept[dropped[slice(*np.searchsorted(dropped, [row, row + count]))] - row] = False
@@ -329,7 +330,7 @@ def _pieces(
         first += source.rows
 
 
-def _cast(piece: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+def _cast(piece: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], BoolArray]:
     """Return rows in the stored dtype, and a mask of the finite ones."""
     with np.errstate(over="ignore", invalid="ignore"):
         values = piece.astype(dtype, copy=False)

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from latentscale.array_types import Float64Array
 from latentscale_pipeline.corpus.formats import open_values
 from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
 from latentscale_pipeline.corpus.ingest.sources import Sources, find_files
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.storage.objects import again_while_away
+from latentscale_pipeline.storage.objects import retry_while_unreachable
 from latentscale_pipeline.storage.urls import strip_credentials
 
 DTYPES = {"ids": "string", "labels": "string", "texts": "string", "weights": "float64"}
@@ -54,7 +55,7 @@ class Sidecar:
     blocks: Callable[[], Iterator[npt.NDArray[Any]]]
 
 
-@again_while_away
+@retry_while_unreachable
 def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> Sidecar:
     """Open a file of ids, labels, texts or weights, and check that it has one value per row.
 
@@ -144,7 +145,7 @@ def _decoded(text: bytes, row: int, where: str) -> str:
         ) from None
 
 
-def _numbers(lines: list[str], row: int, where: str) -> npt.NDArray[np.float64]:
+def _numbers(lines: list[str], row: int, where: str) -> Float64Array:
     values = np.empty(len(lines))
     for i, line in enumerate(lines):
         try:
@@ -154,9 +155,7 @@ def _numbers(lines: list[str], row: int, where: str) -> npt.NDArray[np.float64]:
     return values
 
 
-def checked_weights(
-    values: npt.NDArray[np.float64], row: int, where: str
-) -> npt.NDArray[np.float64]:
+def checked_weights(values: Float64Array, row: int, where: str) -> Float64Array:
     """Return weights, and refuse any that aren't finite or are negative.
 
     ``row`` is the number of the first row, for the message.

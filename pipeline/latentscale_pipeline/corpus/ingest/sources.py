@@ -26,10 +26,10 @@ from latentscale_pipeline.corpus.formats.container import (
     choose_vectors,
     find_column,
 )
-from latentscale_pipeline.corpus.formats.file import File, reaching
+from latentscale_pipeline.corpus.formats.file import File, file_errors
 from latentscale_pipeline.corpus.formats.zarr import is_zarr
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.storage.objects import ObjectStore, again_while_away
+from latentscale_pipeline.storage.objects import ObjectStore, retry_while_unreachable
 from latentscale_pipeline.storage.urls import open_url, strip_credentials
 
 COLUMNS = {"ids": ("id", "ids"), "labels": ("label", "labels"), "texts": ("text", "texts")}
@@ -167,7 +167,7 @@ def _is_kept(dtype: np.dtype[Any]) -> bool:
     return np.can_cast(dtype, np.float32)
 
 
-@again_while_away
+@retry_while_unreachable
 def open_sources(
     patterns: Sequence[str],
     target: str | None = None,
@@ -255,7 +255,7 @@ def _source(container: Container, vectors: str | None, columns: Mapping[str, str
     return Source(container, field, chosen)
 
 
-@again_while_away
+@retry_while_unreachable
 def source_key(patterns: Sequence[str], target: str | None = None) -> str:
     """Return a hash of the state of sources without reading them: 32 hexadecimal characters.
 
@@ -273,7 +273,7 @@ def _identity(file: File) -> bytes:
     """Return path, size and modification time (or etag) of a file, or of all files in a folder."""
     files = [file]
     if file.is_folder:
-        with reaching(file.name):
+        with file_errors(file.name):
             found = file.fs.find(file.path, detail=True)
         files = [File.of(file.fs, found[path] | {"name": path}) for path in sorted(found)]
     lines = (json.dumps([each.name, each.size, each.changed]) + "\n" for each in files)
@@ -299,7 +299,7 @@ def find_files(pattern: str, target: str | None = None) -> list[File]:
     """
     results = ObjectStore(target).url if target else None
     shown = strip_credentials(pattern)
-    with reaching(shown):
+    with file_errors(shown):
         fs, path = open_url(pattern)
         fs.invalidate_cache()  # a cached listing may be outdated
         path = path.rstrip("/") or "/"

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from latentscale.array_types import Int64Array
 from latentscale_pipeline.corpus.corpus import GROUP_KEY
 from latentscale_pipeline.corpus.ingest.encoding import (
     RECORDS,
@@ -100,7 +101,7 @@ class Piece:
     documents: dict[str, bytes]
     digests: bytes
     zero_rows: ZeroRows
-    dropped: npt.NDArray[np.int64]
+    dropped: Int64Array
     sources: tuple[SourceRecord, ...]
 
     @property
@@ -149,7 +150,7 @@ def stored_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
 
 
 @contextlib.contextmanager
-def taking_back(take_back: Callable[[], None]) -> Iterator[None]:
+def rollback_on_failure(take_back: Callable[[], None]) -> Iterator[None]:
     """Call ``take_back``, which removes what was written, if the input is bad or the disk full."""
     try:
         yield
@@ -296,7 +297,7 @@ def write_documents(store: ObjectStore, documents: Mapping[str, bytes]) -> tuple
     return tuple(write_checked(store, key, data) for key, data in documents.items())
 
 
-def record_dropped(encoding: Encoding, dropped: npt.NDArray[np.int64]) -> DroppedRows:
+def record_dropped(encoding: Encoding, dropped: Int64Array) -> DroppedRows:
     """Return the record of dropped rows for the manifest; many are stored in an extra object."""
     all_rows = None
     if len(dropped) > LISTED_DROPPED_ROWS:

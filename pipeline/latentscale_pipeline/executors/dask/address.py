@@ -21,9 +21,10 @@ from distributed.utils import silence_logging_cmgr
 from latentscale_pipeline.config.cluster import Address, TlsFiles
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.executors.dask.certificates import security_of
-from latentscale_pipeline.executors.dask.executor import explained, undisturbed
+from latentscale_pipeline.executors.dask.executor import connection_errors, errors_as
 from latentscale_pipeline.executors.dask.readiness import PACKAGES, Job, NotReady, check_versions
-from latentscale_pipeline.executors.dask.remote import RemoteExecutor, Tell
+from latentscale_pipeline.executors.dask.remote import RemoteExecutor
+from latentscale_pipeline.progress import Echo
 from latentscale_pipeline.storage.urls import options_in_force
 
 CONNECTING_SECONDS = "30s"
@@ -35,7 +36,7 @@ UNENCRYPTED = (
 
 
 @contextmanager
-def existing_scheduler(settings: Address, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
+def existing_scheduler(settings: Address, job: Job, echo: Echo) -> Iterator[RemoteExecutor]:
     """Use the workers of an existing scheduler during a ``with`` block.
 
     Raises
@@ -53,7 +54,7 @@ def existing_scheduler(settings: Address, job: Job, tell: Tell) -> Iterator[Remo
                 "secret, would be sent there; start the scheduler with TLS, or set the options in "
                 "the environment of the workers only"
             )
-        tell(UNENCRYPTED.format(address=settings.address))
+        echo(UNENCRYPTED.format(address=settings.address))
 
     def problem(reason: str) -> str:
         return (
@@ -61,8 +62,8 @@ def existing_scheduler(settings: Address, job: Job, tell: Tell) -> Iterator[Remo
             f"certificates ({reason}); check cluster.address and cluster.tls"
         )
 
-    with undisturbed(_connected(settings, tell), problem) as executor:
-        with explained(problem):
+    with connection_errors(_connected(settings, echo), problem) as executor:
+        with errors_as(problem):
             _wait_for_workers(executor.client, settings)
             versions: Any = executor.client.get_versions(packages=list(PACKAGES))
             check_versions(versions)
@@ -71,7 +72,7 @@ def existing_scheduler(settings: Address, job: Job, tell: Tell) -> Iterator[Remo
 
 
 @contextmanager
-def _connected(settings: Address, tell: Tell) -> Iterator[RemoteExecutor]:
+def _connected(settings: Address, echo: Echo) -> Iterator[RemoteExecutor]:
     security = _security(settings) if settings.address.startswith("tls://") else None
     with (
         silence_logging_cmgr("CRITICAL"),
@@ -82,7 +83,7 @@ def _connected(settings: Address, tell: Tell) -> Iterator[RemoteExecutor]:
             set_as_default=False,
         ) as client,
     ):
-        yield RemoteExecutor(client, settings, tell)
+        yield RemoteExecutor(client, settings, echo)
 
 
 def _security(settings: Address) -> Security:

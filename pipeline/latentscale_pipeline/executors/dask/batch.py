@@ -32,10 +32,11 @@ from latentscale_pipeline.executors.dask.certificates import (
     security_of,
 )
 from latentscale_pipeline.executors.dask.environment import TCP_SECONDS, worker_environment
-from latentscale_pipeline.executors.dask.executor import undisturbed
+from latentscale_pipeline.executors.dask.executor import connection_errors
 from latentscale_pipeline.executors.dask.local import COMMON, SETTINGS, scheduler_here
 from latentscale_pipeline.executors.dask.readiness import Job
-from latentscale_pipeline.executors.dask.remote import RemoteExecutor, Tell
+from latentscale_pipeline.executors.dask.remote import RemoteExecutor
+from latentscale_pipeline.progress import Echo
 
 DEATH_SECONDS = 60
 """How long a worker tries to reach a scheduler that doesn't respond, in seconds."""
@@ -69,7 +70,7 @@ SYSTEMS = {
 
 
 @contextmanager
-def batch_cluster(settings: Batch, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
+def batch_cluster(settings: Batch, job: Job, echo: Echo) -> Iterator[RemoteExecutor]:
     """Provide workers in a batch system during a ``with`` block.
 
     Parameters
@@ -78,7 +79,7 @@ def batch_cluster(settings: Batch, job: Job, tell: Tell) -> Iterator[RemoteExecu
         The section ``cluster`` of the configuration.
     job : Job
         The job. The workers' logs are in ``workers/`` in its folder, if that is on a disk.
-    tell : callable
+    echo : callable
         Called with a one-line warning about a worker that isn't ready.
 
     Raises
@@ -98,7 +99,7 @@ def batch_cluster(settings: Batch, job: Job, tell: Tell) -> Iterator[RemoteExecu
 
     with (
         certificates(job.name, job.folder, settings.shared_folder) as made,
-        undisturbed(_started(kind, settings, made, job, tell), problem) as executor,
+        connection_errors(_started(kind, settings, made, job, echo), problem) as executor,
     ):
         yield executor
 
@@ -157,7 +158,7 @@ def _cluster_class(settings: Batch) -> Any:
 
 @contextmanager
 def _started(
-    kind: Any, settings: Batch, made: TlsFiles, job: Job, tell: Tell
+    kind: Any, settings: Batch, made: TlsFiles, job: Job, echo: Echo
 ) -> Iterator[RemoteExecutor]:
     options = _job_options(settings, job.name, _log_folder(job.folder, made)) | {
         "name": job.name,
@@ -169,7 +170,7 @@ def _started(
         ELASTIC_SETTINGS,
         dashboard=settings.dashboard,
     ) as (cluster, client, link):
-        executor = RemoteExecutor(client, settings, tell, link)
+        executor = RemoteExecutor(client, settings, echo, link)
         executor.make_ready(job, ours=True)
         least = settings.workers if settings.minimum is None else settings.minimum
         cluster.adapt(minimum=least, maximum=settings.workers)

@@ -38,17 +38,20 @@ SCHEDULER_SETTINGS = {
 }
 """Dask settings of every scheduler."""
 
-_AWAY = {"distributed.comm.timeouts.tcp": TCP_SECONDS, "distributed.comm.require-encryption": True}
+_REMOTE_SETTINGS = {
+    "distributed.comm.timeouts.tcp": TCP_SECONDS,
+    "distributed.comm.require-encryption": True,
+}
 
 
 def worker_environment() -> dict[str, str]:
     """Return the environment of a worker that runs outside this machine's local cluster."""
-    return WORKER_ENVIRONMENT | _variables(WORKER_SETTINGS | _AWAY)
+    return WORKER_ENVIRONMENT | _variables(WORKER_SETTINGS | _REMOTE_SETTINGS)
 
 
 def scheduler_environment() -> dict[str, str]:
     """Return the environment of a scheduler in a separate process."""
-    return _variables(SCHEDULER_SETTINGS | _AWAY)
+    return _variables(SCHEDULER_SETTINGS | _REMOTE_SETTINGS)
 
 
 def _variables(settings: Mapping[str, Any]) -> dict[str, str]:

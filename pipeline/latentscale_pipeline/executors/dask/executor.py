@@ -223,7 +223,7 @@ AnyExecutor = TypeVar("AnyExecutor", bound=DaskExecutor)
 
 
 @contextmanager
-def undisturbed(
+def connection_errors(
     cluster: AbstractContextManager[AnyExecutor], problem: Callable[[str], str]
 ) -> Iterator[AnyExecutor]:
     """Start a cluster and stop it at the end, both in a thread that receives no signals.
@@ -239,7 +239,7 @@ def undisturbed(
     """
 
     def start() -> AnyExecutor:
-        with explained(problem):
+        with errors_as(problem):
             return cluster.__enter__()
 
     def stop() -> None:
@@ -255,7 +255,7 @@ def undisturbed(
 
 
 @contextmanager
-def explained(problem: Callable[[str], str]) -> Iterator[None]:
+def errors_as(problem: Callable[[str], str]) -> Iterator[None]:
     """Convert any error of a library to :class:`Incomplete` with a one-line message."""
     try:
         yield

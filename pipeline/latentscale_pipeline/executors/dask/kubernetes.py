@@ -26,7 +26,7 @@ from distributed.utils import silence_logging_cmgr
 
 from latentscale_pipeline.config.cluster import Kubernetes
 from latentscale_pipeline.executors.dask.environment import TCP_SECONDS
-from latentscale_pipeline.executors.dask.executor import undisturbed
+from latentscale_pipeline.executors.dask.executor import connection_errors
 from latentscale_pipeline.executors.dask.kubernetes_objects import (
     create_object,
     import_kr8s,
@@ -40,7 +40,8 @@ from latentscale_pipeline.executors.dask.manifests import (
     tls_secret,
 )
 from latentscale_pipeline.executors.dask.readiness import Job
-from latentscale_pipeline.executors.dask.remote import RemoteExecutor, Tell
+from latentscale_pipeline.executors.dask.remote import RemoteExecutor
+from latentscale_pipeline.progress import Echo
 
 SCHEDULER_SECONDS = 300.0
 """How long the scheduler's pod may take to start."""
@@ -49,7 +50,7 @@ IN_A_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 @contextmanager
-def kubernetes_cluster(settings: Kubernetes, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
+def kubernetes_cluster(settings: Kubernetes, job: Job, echo: Echo) -> Iterator[RemoteExecutor]:
     """Provide workers in Kubernetes during a ``with`` block.
 
     Raises
@@ -68,12 +69,12 @@ def kubernetes_cluster(settings: Kubernetes, job: Job, tell: Tell) -> Iterator[R
             f"{job.name}"
         )
 
-    with undisturbed(_started(library, settings, job, tell), problem) as executor:
+    with connection_errors(_started(library, settings, job, echo), problem) as executor:
         yield executor
 
 
 @contextmanager
-def _started(library: Any, settings: Kubernetes, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
+def _started(library: Any, settings: Kubernetes, job: Job, echo: Echo) -> Iterator[RemoteExecutor]:
     security, owner = Security.temporary(), _owner()
     pem = (str(security.tls_ca_file), str(security.tls_client_key))
     files = dict(zip(TLS_FILES, pem, strict=True))
@@ -89,7 +90,7 @@ def _started(library: Any, settings: Kubernetes, job: Job, tell: Tell) -> Iterat
         address = scheduler_address(job.name, settings)
         client = stack.enter_context(_connected(address, security))
         client.run_on_scheduler(close_http)
-        executor = RemoteExecutor(client, settings, tell)
+        executor = RemoteExecutor(client, settings, echo)
         executor.make_ready(job, ours=True)
         yield executor
 

@@ -24,7 +24,7 @@ from latentscale_pipeline.executors.dask.environment import (
     WORKER_ENVIRONMENT,
     WORKER_SETTINGS,
 )
-from latentscale_pipeline.executors.dask.executor import DaskExecutor, undisturbed
+from latentscale_pipeline.executors.dask.executor import DaskExecutor, connection_errors
 from latentscale_pipeline.executors.dask.fork_server import (
     block_interrupts,
     start_fork_server,
@@ -106,7 +106,7 @@ def local_cluster(settings: Local, idle_bytes: int = IDLE_WORKER_BYTES) -> Itera
             "lower cluster.workers, or run the same command again"
         )
 
-    with undisturbed(_started(settings, idle_bytes), problem) as executor:
+    with connection_errors(_started(settings, idle_bytes), problem) as executor:
         yield executor
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import distributed
 
 from latentscale_pipeline.engine.keys import code_version
-from latentscale_pipeline.engine.memory import task_memory, write_gibibytes
+from latentscale_pipeline.engine.memory import format_gibibytes, task_memory
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
 from latentscale_pipeline.executors.dask.environment import WORKER_ENVIRONMENT
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -126,7 +126,7 @@ class Readiness(distributed.WorkerPlugin):
         if limit < needed:
             raise BadInput(
                 f"its memory limit is {limit / 2**30:.1f}GiB, but the largest task needs "
-                f"{write_gibibytes(needed)}; start workers with more, or set cluster.memory_limit"
+                f"{format_gibibytes(needed)}; start workers with more, or set cluster.memory_limit"
             )
         for what, (url, key) in self._job.documents.items():
             reach(what, url, key)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable
 
 import distributed
 
-from latentscale_pipeline.config.cluster import Address, Elsewhere
+from latentscale_pipeline.config.cluster import Address, RemoteWorkers
 from latentscale_pipeline.engine.executor import Ending
 from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.errors import Incomplete
@@ -26,9 +25,7 @@ from latentscale_pipeline.executors.dask.readiness import (
     NotReady,
     Readiness,
 )
-
-Tell = Callable[[str], None]
-"""Called with a one-line warning for the user."""
+from latentscale_pipeline.progress import Echo
 
 Event = tuple[float, dict[str, str]]
 """Time and message of an event that a worker logged."""
@@ -46,7 +43,7 @@ class RemoteExecutor(DaskExecutor):
         As for :class:`DaskExecutor`.
     settings : Address, Batch or Kubernetes
         The section ``cluster``, with the workers' memory limit and ``patience``.
-    tell : callable
+    echo : callable
         Called with a one-line warning about a worker that isn't ready, once another worker has
         finished a task.
     """
@@ -54,13 +51,13 @@ class RemoteExecutor(DaskExecutor):
     def __init__(
         self,
         client: distributed.Client,
-        settings: Elsewhere | Address,
-        tell: Tell,
+        settings: RemoteWorkers | Address,
+        echo: Echo,
         dashboard: str | None = None,
     ) -> None:
         super().__init__(client, settings.memory_limit, dashboard)
         self._patience = settings.patience
-        self._tell = tell
+        self._echo = echo
         self._refusals: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._arrivals: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._ready: set[str] = set()
@@ -88,7 +85,7 @@ class RemoteExecutor(DaskExecutor):
             problem = self._refusals.get()[1]["problem"]
             if not self._worked:
                 raise NotReady(problem)
-            self._tell(problem)
+            self._echo(problem)
         self._welcome_workers()
         self._look_for_workers()
         return None

@@ -5,29 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from latentscale.alignment.common_neighbours import NONE_COMMON, OVERLAP
 from latentscale.alignment.linear_cka import BIASED, DEBIASED
 from latentscale_pipeline.measures.alignment.config import Alignment
 from latentscale_pipeline.measures.alignment.plan import too_few_pairs
 from latentscale_pipeline.measures.alignment.results import AlignmentResults
+from latentscale_pipeline.measures.alignment.scores import SCORES
 from latentscale_pipeline.measures.alignment.tasks import STAGE
 from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
     Results,
-    Score,
-    load_estimate,
+    load_scored,
 )
 from latentscale_pipeline.measures.shared.pairs import ROLES, pairs_name
 from latentscale_pipeline.measures.shared.unpaired import unpaired_rows
-
-SCORES = {
-    DEBIASED: ("correlation", "high"),
-    BIASED: ("correlation", "high"),
-    OVERLAP: ("share", "high"),
-    NONE_COMMON: ("share of items", "low"),
-}
-"""Unit of each score, and which values are better."""
 
 EQUAL = "the vectors of one model are all equal, or all equally far apart"
 
@@ -37,22 +28,10 @@ def collect_alignment(section: Alignment, facts: JobFacts, results: Results) -> 
     reason = too_few_pairs(section, facts)
     values: Mapping[str, Any] = {} if reason else results(STAGE).values
     scores = []
-    for name, (unit, better) in SCORES.items():
-        found = values.get("scores", {}).get(name)
+    for name, definition in SCORES.items():
+        found = load_scored(values.get("scores", {}).get(name))
         why = reason or (EQUAL if name in (BIASED, DEBIASED) else "too few pairs were compared")
-        scores.append(
-            Score.from_estimate(
-                load_estimate(found["estimate"]) if found else None,
-                measure="alignment",
-                of="pair",
-                score=name,
-                unit=unit,
-                better=better,
-                reason=None if found else why,
-                sampling_error=found["sampling_error"] if found else None,
-                size_dependent=name != DEBIASED,
-            )
-        )
+        scores.append(definition.score(found, "pair", reason=None if found else why))
     paired: Mapping[str, Any] = {} if reason else results(pairs_name(STAGE)).values
     corpus, reference = (unpaired_rows(paired, role) for role in ROLES)
     part = AlignmentResults(

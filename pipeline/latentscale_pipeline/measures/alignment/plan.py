@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from latentscale.alignment.linear_cka import LEAST_ROWS as LEAST_PAIRS
+from latentscale.alignment.linear_cka import MIN_ROWS as MIN_PAIRS
 from latentscale.sampling.halves import SPLITS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
@@ -12,7 +12,7 @@ from latentscale_pipeline.measures.alignment.config import Alignment
 from latentscale_pipeline.measures.alignment.tasks import STAGE, find_neighbours, score_pairs
 from latentscale_pipeline.measures.base import FEW_TILES_BYTES, RESULT_BYTES, JobFacts
 from latentscale_pipeline.measures.shared.pairs import ROLES, pair_stages, pairs_name, rows_name
-from latentscale_pipeline.measures.shared.random_rows import LEAST_ROWS, row_bytes
+from latentscale_pipeline.measures.shared.random_rows import MIN_ROWS, row_bytes
 
 QUERIES = 5000
 """Items whose neighbours one task finds."""
@@ -37,14 +37,14 @@ def plan_alignment(section: Alignment, facts: JobFacts) -> list[Stage]:
 
 def pair_count(section: Alignment, facts: JobFacts) -> int:
     """Return how many pairs are compared, if all rows have a partner."""
-    least = max(LEAST_ROWS, section.k + 1)
+    least = max(MIN_ROWS, section.k + 1)
     most = min(section.rows, max(least, math.isqrt(int(facts.pairs))))
     return min(most, *(corpus.n for corpus in facts.corpora.values()))
 
 
 def too_few_pairs(section: Alignment, facts: JobFacts) -> str:
     """Return why the corpora have no alignment; empty if they have one."""
-    need = max(section.k + 1, LEAST_PAIRS)
+    need = max(section.k + 1, MIN_PAIRS)
     if pair_count(section, facts) >= need:
         return ""
     return f"{section.k} neighbours of an item need {need} pairs of rows"

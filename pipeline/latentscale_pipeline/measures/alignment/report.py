@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from latentscale_pipeline.measures.alignment.results import AlignmentResults
+from latentscale_pipeline.measures.alignment.scores import SCORES
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.shared.unpaired import describe_unpaired
 from latentscale_pipeline.results import model
 from latentscale_pipeline.views.figure import Curve, Figure, Panel
-from latentscale_pipeline.views.formatting import printable, write_share
-from latentscale_pipeline.views.glossary import Definition
+from latentscale_pipeline.views.formatting import format_share, printable
 
 
 class AlignmentReport(MeasureReport):
@@ -29,39 +26,7 @@ class AlignmentReport(MeasureReport):
         "Kornblith et al., ICML 2019 (CKA); Song et al., JMLR 2012 (the debiased form); Huh et "
         "al., ICML 2024 (neighbour overlap)"
     )
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "CKA, debiased": Definition(
-            "CKA, debiased",
-            "Correlation of the similarities between items by both models: 1 if one is a rotation "
-            "of the other, near 0 if they have nothing in common. The number of items and of "
-            "dimensions doesn't matter.",
-            headline=True,
-            relation="similarity",
-            most=1.0,
-        ),
-        "CKA": Definition(
-            "CKA",
-            "The same as most papers print it. For few items in many dimensions it is large for "
-            "any two models.",
-            least=0.0,
-            most=1.0,
-        ),
-        "neighbour overlap": Definition(
-            "Neighbour overlap",
-            "Share of the nearest neighbours of an item that both models agree on, on average.",
-            headline=True,
-            relation="similarity",
-            least=0.0,
-            most=1.0,
-        ),
-        "no common neighbour": Definition(
-            "No common neighbour",
-            "Share of the items whose nearest neighbours by one model are all others than by the "
-            "other.",
-            least=0.0,
-            most=1.0,
-        ),
-    }
+    scores = SCORES
 
     def notes(self, found: AlignmentResults) -> list[str]:
         """Say which pairs the numbers are of, and what chance would give."""
@@ -77,7 +42,7 @@ class AlignmentReport(MeasureReport):
             *([sampled] if found.pairs < found.common else []),
             (
                 "The overlap depends on the number of pairs and on k: compare jobs of equally "
-                f"many. Of two models with nothing in common it is {write_share(chance)} here. "
+                f"many. Of two models with nothing in common it is {format_share(chance)} here. "
                 "`latentscale rows JOB --sort average_overlap` lists the items that moved most."
             ),
         ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentscale.alignment.common_neighbours import (
     average_overlap,
     count_common,
     score_neighbours,
 )
-from latentscale.alignment.linear_cka import LEAST_ROWS, linear_cka
+from latentscale.alignment.linear_cka import MIN_ROWS, linear_cka
+from latentscale.array_types import Int64Array
 from latentscale.neighbours.exact import nearest
 from latentscale.tiles.distances import as_points
 from latentscale.tiles.top_lists import hash_numbers
@@ -25,8 +25,6 @@ from latentscale_pipeline.measures.shared.pairs import (
     too_few_found,
 )
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-Int64Array = NDArray[np.int64]
 
 STAGE = "alignment"
 
@@ -60,7 +58,7 @@ def score_pairs(inputs: Inputs) -> Output:
     paired = inputs.results[pairs_name(STAGE)]
     rows = [paired.array(role) for role in ROLES]
     m = len(rows[0])
-    if m < max(p["k"] + 1, LEAST_ROWS):
+    if m < max(p["k"] + 1, MIN_ROWS):
         raise too_few_found(paired, m)
     first, second = (_join(inputs.parts, role) for role in ROLES)
     seed = int(inputs.generator().integers(2**62))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from latentscale.baselines.clipping import ROUNDING
+from latentscale.estimate import Bounds, Estimate
 from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
@@ -20,28 +21,13 @@ from latentscale_pipeline.measures.baselines.results import (
     MomentScores,
     Overlap,
 )
+from latentscale_pipeline.measures.baselines.scores import SCORES
 
 CONFIDENT = 1.96
 """Standard errors on either side of a 95 % interval."""
 
-OF_ONE: dict[str, tuple[str, str]] = {
-    "mean similarity": ("cosine similarity", "low"),
-    "IntDiv": ("1 - cosine similarity", "high"),
-    "GMStds": ("coordinate", "high"),
-}
-"""Unit of each score of one corpus, and which direction is better."""
-
-OF_PAIR: dict[str, tuple[str, str]] = {
-    "FID": ("squared distance", "low"),
-    "KID": ("kernel", "low"),
-    "precision": ("share", "high"),
-    "recall": ("share", "high"),
-    "density": ("balls over k", "high"),
-    "coverage": ("share", "high"),
-    "clipped density": ("share", "high"),
-    "clipped coverage": ("share", "high"),
-}
-"""The same for scores of the pair."""
+OF_ONE = ("mean similarity", "IntDiv", "GMStds")
+OF_PAIR = tuple(name for name in SCORES if name not in OF_ONE)
 
 OVERLAPS = ("precision", "recall", "density", "coverage", "clipped density", "clipped coverage")
 
@@ -53,11 +39,10 @@ def collect_baselines(section: Baselines, facts: JobFacts, results: Results) -> 
     scores: list[Score] = []
     for role in facts.corpora:
         values = results(f"moments-{role}").values["scores"]
-        for name, (unit, better) in OF_ONE.items():
+        for name in OF_ONE:
             reason = values[name].get("reason")
             exact = None if reason else load_estimate(values[name])
-            fields = _fields(name, role, unit, better)
-            scores.append(Score.from_estimate(exact, reason=reason, **fields))
+            scores.append(SCORES[name].score(exact, role, reason=reason))
         found[role] = MomentScores(
             **{name.replace(" ", "_"): values[name].get("value") for name in OF_ONE},
             reason=next((found["reason"] for found in values.values() if "reason" in found), None),
@@ -69,7 +54,7 @@ def collect_baselines(section: Baselines, facts: JobFacts, results: Results) -> 
             for count, corpus in zip(compared["rows"], facts.corpora.values(), strict=True)
         )
         found["pair"] = _pair(compared)
-        scores += _pair_scores(compared, whole=whole)
+        scores += [_pair_score(compared, name, whole=whole) for name in OF_PAIR]
     return Findings(BaselinesResults(**found), tuple(scores))
 
 
@@ -90,48 +75,29 @@ def _pair(compared: Mapping[str, Any]) -> BaselinesOfPair:
     )
 
 
-def _pair_scores(compared: Mapping[str, Any], *, whole: bool) -> list[Score]:
-    """Return rows of ``scores``: exact if all rows were compared, else estimates from a sample."""
-    return [
-        _pair_score(compared, name, _fields(name, "pair", *fields), whole=whole)
-        for name, fields in OF_PAIR.items()
-    ]
-
-
-def _pair_score(
-    compared: Mapping[str, Any], name: str, fields: Mapping[str, Any], *, whole: bool
-) -> Score:
+def _pair_score(compared: Mapping[str, Any], name: str, *, whole: bool) -> Score:
+    """Return a row of ``scores``: exact if all rows were compared, else estimated from a sample."""
+    definition, error = SCORES[name], None
     if name == "FID":
         if "fid" not in compared:
-            return Score(value=None, reason="a covariance needs at least two rows", **fields)
-        return Score.from_estimate(load_estimate(compared["fid"]), **fields)
+            return definition.score(None, "pair", reason="a covariance needs at least two rows")
+        return definition.score(load_estimate(compared["fid"]), "pair")
+    bounds: Bounds = "exact" if whole else "estimate"
     if name == "KID":
         value, error = compared["kid"]["value"], compared["kid"]["sampling_error"]
         if not whole and error is None:
-            return Score(value=None, reason="too few rows for an interval", **fields)
+            return definition.score(None, "pair", reason="too few rows for an interval")
         reach = compared["kid"]["rounding"] + (0.0 if whole else CONFIDENT * error)
-        ends, bounds = (value - reach, value + reach), "interval95"
-        fields = {**fields, "sampling_error": error}
+        ends, bounds = (value - reach, value + reach), "exact" if whole else "interval95"
     else:
         value, other = (compared[way][_field(name)] for way in ("exact", "graph"))
         reach = ROUNDING * value if name.startswith("clipped") else 0.0
         ends = (value - reach, min(1.0, value + reach) if reach else value)
         if not whole:
             ends = (min(value, other), max(value, other))
-        bounds = "estimate"
-    return Score(
-        value=value,
-        lower=ends[0],
-        upper=ends[1],
-        bounds="exact" if whole else bounds,
-        **fields,
-    )
+    return definition.score(Estimate(value, *ends, bounds, ""), "pair", sampling_error=error)
 
 
 def _field(name: str) -> str:
     """Return the field of a score of the overlap."""
     return name.replace(" ", "_")
-
-
-def _fields(name: str, of: str, unit: str, better: str) -> dict[str, Any]:
-    return {"measure": "baselines", "of": of, "score": name, "unit": unit, "better": better}

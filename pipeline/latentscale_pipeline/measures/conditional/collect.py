@@ -11,12 +11,12 @@ from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
     Results,
-    Score,
-    load_estimate,
+    load_scored,
 )
 from latentscale_pipeline.measures.conditional.config import Conditional
 from latentscale_pipeline.measures.conditional.plan import too_few_pairs
 from latentscale_pipeline.measures.conditional.results import ConditionalResults
+from latentscale_pipeline.measures.conditional.scores import SCORES
 from latentscale_pipeline.measures.conditional.tasks import STAGE
 from latentscale_pipeline.measures.shared.pairs import ROLES, pairs_name
 from latentscale_pipeline.measures.shared.unpaired import unpaired_rows
@@ -34,28 +34,16 @@ def collect_conditional(section: Conditional, facts: JobFacts, results: Results)
     paired: Mapping[str, Any] = {} if reason else results(pairs_name(STAGE)).values
     named = _kernel(section)
     names = {
-        CONDITIONAL: (named, "effective items", "high", reason),
-        INFORMATION: (named, "effective items", "none", reason),
-        SCENDI: ("cosine", "effective items", "high", FEW),
-        EXPLAINED: ("cosine", "share", "none", FEW if SCENDI not in known else EQUAL),
+        CONDITIONAL: (named, reason),
+        INFORMATION: (named, reason),
+        SCENDI: ("cosine", FEW),
+        EXPLAINED: ("cosine", FEW if SCENDI not in known else EQUAL),
     }
     scores = []
-    for name, (kernel, unit, better, why) in names.items():
-        found = known.get(name)
-        scores.append(
-            Score.from_estimate(
-                load_estimate(found["estimate"]) if found else None,
-                measure="conditional",
-                of="pair",
-                score=name,
-                kernel=kernel,
-                unit=unit,
-                better=better,
-                size_dependent=name != EXPLAINED,
-                reason=None if found else reason or why,
-                sampling_error=found["sampling_error"] if found else None,
-            )
-        )
+    for name, (kernel, why) in names.items():
+        found = load_scored(known.get(name))
+        reasons = {} if found else {"reason": reason or why}
+        scores.append(SCORES[name].score(found, "pair", kernel=kernel, **reasons))
     corpus, reference = (unpaired_rows(paired, role) for role in ROLES)
     part = ConditionalResults(
         by=facts.pair or "",

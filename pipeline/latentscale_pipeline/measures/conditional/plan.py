@@ -16,7 +16,7 @@ from latentscale_pipeline.measures.conditional.tasks import (
 from latentscale_pipeline.measures.shared.pairs import ROLES, pair_stages, pairs_name, rows_name
 from latentscale_pipeline.measures.shared.random_rows import row_bytes
 
-LEAST_PAIRS = 100
+MIN_PAIRS = 100
 """Fewest pairs of rows."""
 
 DECOMPOSITION = 4.0
@@ -33,8 +33,8 @@ def plan_conditional(section: Conditional, facts: JobFacts) -> list[Stage]:
 
 def too_few_pairs(facts: JobFacts) -> str:
     """Return why the corpora have no conditional diversity; empty if they have one."""
-    few = [role for role, corpus in facts.corpora.items() if corpus.n < LEAST_PAIRS]
-    return f"the {few[0]} has fewer than {LEAST_PAIRS} rows" if few else ""
+    few = [role for role, corpus in facts.corpora.items() if corpus.n < MIN_PAIRS]
+    return f"the {few[0]} has fewer than {MIN_PAIRS} rows" if few else ""
 
 
 def _scores_stage(section: Conditional, facts: JobFacts, pairs: int) -> Stage:
@@ -56,7 +56,7 @@ def _scores_stage(section: Conditional, facts: JobFacts, pairs: int) -> Stage:
                 for name, key in BANDWIDTHS.items()
             },
             "kernel_rows": section.kernel_rows,
-            "least": LEAST_PAIRS,
+            "least": MIN_PAIRS,
         },
         seed=facts.seed,
         memory_bytes=2 * stored * pairs

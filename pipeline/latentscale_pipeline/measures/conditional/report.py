@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.conditional.results import ConditionalResults
+from latentscale_pipeline.measures.conditional.scores import SCORES
 from latentscale_pipeline.measures.shared.unpaired import describe_unpaired
 from latentscale_pipeline.results import model
-from latentscale_pipeline.views.formatting import write_number
-from latentscale_pipeline.views.glossary import Definition
+from latentscale_pipeline.views.formatting import format_number
 
 
 class ConditionalReport(MeasureReport):
@@ -27,36 +24,7 @@ class ConditionalReport(MeasureReport):
         "Jalali et al., Conditional Vendi score, 2024; Ospanov et al., Scendi score, 2024 (the "
         "explained share is ours)"
     )
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "conditional Vendi": Definition(
-            "Conditional Vendi score",
-            "Effective number of kinds of outputs, the prompt being known; 1 if equal prompts have "
-            "equal outputs.",
-            headline=True,
-            least=1.0,
-        ),
-        "information Vendi": Definition(
-            "Information Vendi score",
-            "Effective number of kinds of outputs that prompts tell apart; with many pairs 1 if "
-            "outputs have nothing to do with prompts.",
-            headline=True,
-            least=1.0,
-        ),
-        "Scendi": Definition(
-            "Scendi score",
-            "Effective number of directions of the outputs beyond what is linear in their prompts; "
-            "1 if prompts determine outputs.",
-            headline=True,
-            least=1.0,
-        ),
-        "explained share": Definition(
-            "Explained by prompts",
-            "Share of the outputs' variance that the best linear prediction from prompts explains, "
-            "less what it would explain by chance.",
-            headline=True,
-            most=1.0,
-        ),
-    }
+    scores = SCORES
 
     def notes(self, found: ConditionalResults) -> list[str]:
         """Say which pairs the numbers are of."""
@@ -83,7 +51,7 @@ class ConditionalReport(MeasureReport):
             return []
         what = "ids" if found.by == "ids" else "row numbers"
         widths = [found.bandwidth, found.reference_bandwidth]
-        named = " and ".join(write_number(width) for width in widths if width is not None)
+        named = " and ".join(format_number(width) for width in widths if width is not None)
         kernel = f"{found.kernel}, bandwidths {named}" if named else found.kernel
         return [
             ("Vendi scores", f"{found.kernel_pairs:,} pairs of rows by {what}; {kernel}"),
@@ -94,5 +62,5 @@ class ConditionalReport(MeasureReport):
 def _by_chance(found: ConditionalResults) -> list[str]:
     if found.information_by_chance is None:
         return []
-    chance = write_number(found.information_by_chance, 3)
+    chance = format_number(found.information_by_chance, 3)
     return [f"With the prompts of other rows the information Vendi score would be {chance}."]

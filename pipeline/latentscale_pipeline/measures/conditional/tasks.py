@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.conditional.kernel_entropies import conditional_scores
 from latentscale.conditional.schur_complement import schur_scores
 from latentscale.tiles.device import exponentials
@@ -21,8 +22,6 @@ from latentscale_pipeline.measures.shared.pairs import (
     too_few_found,
 )
 from latentscale_pipeline.storage.artifacts import Output
-
-Float64Array = NDArray[np.float64]
 
 STAGE = "conditional"
 

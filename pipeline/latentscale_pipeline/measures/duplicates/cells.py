@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.neighbours.cell_layout import choose_groups, fitting_rows, shared_cell_recall
 from latentscale.neighbours.two_level_cells import (
     TwoLevelCells,
@@ -22,8 +23,6 @@ from latentscale_pipeline.measures.shared.random_rows import read_in_order
 from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
 from latentscale_pipeline.storage.artifacts import Output
 
-Int64Array = NDArray[np.int64]
-
 RECALL = 0.98
 """Share of the rows within the distance that a search in cells is meant to find."""
 
@@ -32,7 +31,7 @@ HOME_ROWS = 8192
 cells suffice.
 """
 
-LEAST_SHARE = 0.25
+MIN_SHARE = 0.25
 """Smallest share of a group's rows that may be of one of two corpora."""
 
 MISSED_BY_GROUPS, MISSED_BY_LEAVES = 0.4, 0.3
@@ -40,7 +39,7 @@ MISSED_BY_GROUPS, MISSED_BY_LEAVES = 0.4, 0.3
 and from searches inside groups. Leaves divide both corpora alike, so near rows seldom miss.
 """
 
-LEAST_PILOTS = 50
+MIN_PILOTS = 50
 """Fewest pairs by which the overlap is chosen: the nearest, where fewer are within the distance."""
 
 SPARE_ROWS = 256
@@ -53,7 +52,7 @@ def group_rows(layout: Layout, sizes: Mapping[Role, int]) -> dict[Role, int]:
         return dict(sizes)
     shares = {role: size / layout.n for role, size in sizes.items()}
     if len(shares) > 1:
-        shares = {role: min(max(s, LEAST_SHARE), 1 - LEAST_SHARE) for role, s in shares.items()}
+        shares = {role: min(max(s, MIN_SHARE), 1 - MIN_SHARE) for role, s in shares.items()}
     return {role: int(share * layout.group_rows) for role, share in shares.items()}
 
 
@@ -134,7 +133,7 @@ def _pilot_cells(inputs: Inputs, cells: TwoLevelCells) -> tuple[Int64Array, Int6
             owners.append(np.stack(joined, axis=1))
             distances.append(apart[pilots])
     pairs_owners, apart = np.concatenate(owners), np.concatenate(distances)
-    wanted = max(int((apart <= p["within"]).sum()), LEAST_PILOTS)
+    wanted = max(int((apart <= p["within"]).sum()), MIN_PILOTS)
     chosen = pairs_owners[np.argsort(apart, kind="stable")[:wanted]]
     return chosen[:, 0], chosen[:, 1:2]
 

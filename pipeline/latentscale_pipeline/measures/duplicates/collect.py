@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
+from latentscale.estimate import Estimate
 from latentscale.sampling.shares import (
     ExpectedExceedances,
     ExpectedShare,
@@ -31,8 +33,8 @@ from latentscale_pipeline.measures.duplicates.results import (
     RowsOfCorpus,
     RowsOfPair,
 )
+from latentscale_pipeline.measures.duplicates.scores import SCORES
 from latentscale_pipeline.measures.shared.duplicate_count import stage_name as count_name
-from latentscale_pipeline.results.model import SHARE_OF_ROWS
 from latentscale_pipeline.storage.artifacts import Artifact
 
 OF_ONE = {"exact duplicates": "exact", "near-duplicates": "near"}
@@ -43,9 +45,6 @@ OF_PAIR: dict[str, Role] = {
     "not covered": "reference",
 }
 """Scores of one corpus, with their counts, and of the pair, with the corpus that they count."""
-
-OF_ANY_SIZE = ("exact leaks", "leaks", "outliers")
-"""Scores that don't depend on the number of rows of the corpus."""
 
 LEAKS = ("exact leaks", "leaks")
 """Scores of rows that are also in the reference."""
@@ -80,20 +79,9 @@ def why_not_compared(facts: JobFacts) -> str:
             return f"the {role} has one row, which has no other rows"
     rows = sum(corpus.n for corpus in facts.corpora.values())
     return (
-        f"{rows:,} rows have so many pairs that fewer than {nearest.LEAST_ROWS} random rows could "
+        f"{rows:,} rows have so many pairs that fewer than {nearest.MIN_ROWS} random rows could "
         "be compared with all; set measures.duplicates.rows to compare that many"
     )
-
-
-def _fields(name: str, of: str) -> dict[str, Any]:
-    return {
-        "measure": "duplicates",
-        "of": of,
-        "score": name,
-        "unit": SHARE_OF_ROWS,
-        "better": "low",
-        "size_dependent": name not in OF_ANY_SIZE,
-    }
 
 
 def _scores(
@@ -106,7 +94,7 @@ def _scores(
             count = counts[role][key]
             error = share_error(count, rows, shares.ROWS_OF_EVENT)
             bracket = _bracket(count, rows, whole=whole, missed=missed)
-            yield Score(**bracket, sampling_error=error, **_fields(name, role))
+            yield SCORES[name].score(bracket, role, sampling_error=error)
         if whole:
             yield _covered(results(cover.stage_name(role)), rows, missed, role)
     if "pair" in counts:
@@ -119,20 +107,20 @@ def _scores(
                 missed=_missed(counts[counted], OTHER[counted]) if name in LEAKS else 0.0,
                 far=counts["pair"]["settled"].get(field),
             )
-            yield Score(**bracket, **_fields(name, "pair"))
+            yield SCORES[name].score(bracket, "pair")
 
 
 def _covered(groups: Artifact, rows: int, missed: float, role: Role) -> Score:
     """Return the share of the rows that may go; where near rows are missed, more or fewer may."""
-    fields = _fields("covered", role)
+    covered = SCORES["covered"]
     if cover.COVERED not in groups.values:
-        return Score(value=None, reason=groups.values["reason"], **fields)
+        return covered.score(None, role, reason=groups.values["reason"])
     count = groups.values[cover.COVERED]
     bracket = _bracket(count, rows, whole=True, missed=missed)
     if missed:
-        bracket["bounds"] = "estimate"
+        bracket = replace(bracket, bounds="estimate")
     error = share_error(count, rows, shares.ROWS_OF_EVENT)
-    return Score(**bracket, sampling_error=error, **fields)
+    return covered.score(bracket, role, sampling_error=error)
 
 
 def _missed(counts: Mapping[str, Any], source: str) -> float:
@@ -150,15 +138,14 @@ def _bracket(
     whole: bool,
     missed: float = 0.0,
     far: Mapping[str, int] | None = None,
-) -> dict[str, Any]:
+) -> Estimate:
     """Return a share of rows with its bracket: by cells, some near rows may be missing."""
     value = count / rows
     lower, upper = (value, min(1.0, value + missed)) if whole else share_interval(count, rows)
     if far and far["checked"] < far["beyond"]:
         ends = exact_interval(far["confirmed"], far["checked"])
         lower, upper = (far["beyond"] / rows * end for end in ends)
-    bounds = "exact" if lower == upper else "interval95"
-    return {"value": value, "lower": lower, "upper": upper, "bounds": bounds}
+    return Estimate(value, lower, upper, "exact" if lower == upper else "interval95", "")
 
 
 def _part(
@@ -228,7 +215,7 @@ def counts_between(
         if None in counts:
             continue
         rows = [getattr(part, counted).rows for part in (found, usual)]
-        if name in OF_ANY_SIZE:
+        if not SCORES[name].size_dependent:
             yield _between("pair", name, counts, rows, 1.0)
         else:
             yield _between("pair", name, counts, rows, growth, absent=True)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.duplicates.distinct import EQUAL_DIRECTION
 from latentscale.duplicates.sparsification import (
     UNDECIDED,
@@ -34,8 +35,6 @@ from latentscale_pipeline.measures.duplicates import nearest
 from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.measures.shared.random_rows import BLOCK_ROWS, read_blocks
 from latentscale_pipeline.storage.artifacts import Output
-
-Int64Array = NDArray[np.int64]
 
 HELD_BYTES = 192 * 2**20
 """Memory of the rows that are held at once."""

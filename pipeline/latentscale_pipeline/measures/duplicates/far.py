@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.tiles.distances import as_points, row_blocks
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.duplicates import nearest
 from latentscale_pipeline.measures.duplicates.search import lists_of
 from latentscale_pipeline.storage.artifacts import Output
-
-Int64Array = NDArray[np.int64]
 
 OUTLIERS = 0.0002
 """Share of the reference's rows that lie farther from all its others than an outlier must."""

@@ -29,7 +29,7 @@ from latentscale_pipeline.measures.duplicates import cells, far, nearest
 from latentscale_pipeline.measures.duplicates.cells import SPARE_ROWS, sample_name
 from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.measures.duplicates.search import (
-    LEAST_LEAVES,
+    MIN_LEAVES,
     count_lists,
     lists_of,
     merge_rows,
@@ -118,7 +118,7 @@ def _cells_stage(
     corpora = [facts.corpora[role] for role in sources]
     least = min(corpus.n for corpus in corpora)
     stored = sum(4 * layout.sample * layout.d * corpus.n // layout.n for corpus in corpora)
-    pilots = 2 * len(corpora) ** 2 * nearest.MOST_PILOTS
+    pilots = 2 * len(corpora) ** 2 * nearest.MAX_PILOTS
     compared = LLOYD_ROUNDS * layout.placed_against + layout.compared_centres
     centres = layout.centre_bytes(4)
     fewer = 8 * least if any(corpus.n > least for corpus in corpora) else 0
@@ -142,7 +142,7 @@ def _cells_stage(
         memory_bytes=2 * stored
         + max(
             24 * layout.placing_rows * layout.d,
-            20 * 2 * nearest.MOST_PILOTS * layout.d + 8 * OVERLAPS[-1] * pilots + 2 * centres,
+            20 * 2 * nearest.MAX_PILOTS * layout.d + 8 * OVERLAPS[-1] * pilots + 2 * centres,
             2 * centres + 16 * OVERLAPS[-1] * layout.sample + layout.grouping_bytes(OVERLAPS[-1]),
             max(drawing_bytes(corpus.n, least) for corpus in corpora) + fewer,
         )
@@ -218,14 +218,14 @@ def _compared_pairs(
     """Return how many pairs of rows are multiplied in the leaves, and to find leaves."""
     n = sum(facts.corpora[role].n for role in sources)
     leaf = 0.65 * LEAF_ROWS if rows > 2 * LEAF_ROWS else rows / 2
-    pairs = n * LEAST_LEAVES * rows / LEAF_ROWS
+    pairs = n * MIN_LEAVES * rows / LEAF_ROWS
     for role in sources:
         size = facts.corpora[role].n
         for source, name in lists_of(role, list(sources), set(larger)):
             share = facts.corpora[source].n / n
             # A pair within one corpus is multiplied once for both rows.
             once = 0.5 if source == role and name == nearest.ALL else 1.0
-            pairs += size * LEAST_LEAVES * 2 * leaf * share * once
+            pairs += size * MIN_LEAVES * 2 * leaf * share * once
     return pairs
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float32Array, Int64Array
 from latentscale.neighbours.exact import Neighbours, nearest
 from latentscale.tiles.distances import Metric, Points, as_points
 from latentscale_pipeline.corpus import Corpus
@@ -31,27 +32,25 @@ from latentscale_pipeline.measures.base import (
     UNIT_OPERATIONS,
     JobFacts,
     Role,
-    write_pairs,
+    format_pairs,
 )
 from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.measures.shared.random_rows import drawing_bytes
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
-Int64Array = NDArray[np.int64]
-
 PAIRS = 2e9
 """Pairs of rows of a corpus that are compared by default."""
 
-CHECKED_PAIRS, MOST_CHECKED = 1e10, 10_000
+CHECKED_PAIRS, MAX_CHECKED = 1e10, 10_000
 """The same for the random rows by which a search in cells is checked, and the most such rows."""
 
-PILOT_SHARE, MOST_PILOTS = 4, 1000
+PILOT_SHARE, MAX_PILOTS = 4, 1000
 """One in at least so many of these, and at most so many, choose the overlap; the rest judge it."""
 
-LEAST_ROWS = 400
+MIN_ROWS = 400
 """Fewest random rows of a corpus by default; with fewer, shares say little."""
 
-MOST_IN_CELLS = 20_000_000
+MAX_IN_CELLS = 20_000_000
 """Largest corpora that are searched in cells: one task joins what was found for all their rows."""
 
 QUERY_ROWS = 8192
@@ -123,9 +122,9 @@ def choose_search(section: Duplicates, facts: JobFacts) -> RowSearch | None:
     sizes = {role: corpus.n for role, corpus in facts.corpora.items()}
     if least_rows(facts) < 2:
         return None
-    if section.neighbours == "cells" and max(sizes.values()) > MOST_IN_CELLS:
+    if section.neighbours == "cells" and max(sizes.values()) > MAX_IN_CELLS:
         raise BadInput(
-            f"measures.duplicates.neighbours: cells take up to {MOST_IN_CELLS:,} rows of a corpus, "
+            f"measures.duplicates.neighbours: cells take up to {MAX_IN_CELLS:,} rows of a corpus, "
             f"and there are {max(sizes.values()):,}; use exact, which compares random rows"
         )
     if section.rows is not None:
@@ -134,7 +133,7 @@ def choose_search(section: Duplicates, facts: JobFacts) -> RowSearch | None:
     beside = {role: _rows_beside(facts, role) for role in sizes}
     many = any(n * beside[role] > min(PAIRS, facts.pairs) for role, n in sizes.items())
     cells = section.neighbours == "cells" or (
-        section.neighbours == "auto" and many and max(sizes.values()) <= MOST_IN_CELLS
+        section.neighbours == "auto" and many and max(sizes.values()) <= MAX_IN_CELLS
     )
     if cells:
         compared = {role: min(n, _checked_rows(beside[role])) for role, n in sizes.items()}
@@ -142,7 +141,7 @@ def choose_search(section: Duplicates, facts: JobFacts) -> RowSearch | None:
         pairs = min(PAIRS, facts.pairs)
         compared = {role: min(n, int(pairs // beside[role])) for role, n in sizes.items()}
     if any(
-        compared[role] < min(n, LEAST_ROWS) or compared[role] * beside[role] > facts.pairs
+        compared[role] < min(n, MIN_ROWS) or compared[role] * beside[role] > facts.pairs
         for role, n in sizes.items()
     ):
         return None
@@ -151,12 +150,12 @@ def choose_search(section: Duplicates, facts: JobFacts) -> RowSearch | None:
 
 def _checked_rows(beside: int) -> int:
     """Return how many rows check a search in cells, each by comparison with some others."""
-    return min(max(int(CHECKED_PAIRS // beside), LEAST_ROWS), MOST_CHECKED)
+    return min(max(int(CHECKED_PAIRS // beside), MIN_ROWS), MAX_CHECKED)
 
 
 def pilot_places(count: int) -> slice:
     """Return the places of the checked rows that choose the overlap, which don't judge it."""
-    return slice(None, None, max(PILOT_SHARE, -(-count // MOST_PILOTS)))
+    return slice(None, None, max(PILOT_SHARE, -(-count // MAX_PILOTS)))
 
 
 def _rows_beside(facts: JobFacts, role: Role) -> int:
@@ -182,8 +181,8 @@ def nearest_stage(section: Duplicates, facts: JobFacts, role: Role, queries: int
     pairs = float(queries) * _rows_beside(facts, role)
     if pairs > facts.pairs:
         raise BadInput(
-            f"measures.duplicates.rows asks for {write_pairs(pairs)} pairs of rows of the {role}, "
-            f"and budget.pairs is {write_pairs(facts.pairs)}; ask for fewer rows, or raise "
+            f"measures.duplicates.rows asks for {format_pairs(pairs)} pairs of rows of the {role}, "
+            f"and budget.pairs is {format_pairs(facts.pairs)}; ask for fewer rows, or raise "
             "budget.pairs"
         )
     tasks, block = -(-queries // QUERY_ROWS), min(QUERY_ROWS, queries)
@@ -344,7 +343,7 @@ def join_nearest(inputs: Inputs) -> Output:
 
 def found_rows(
     found: Artifact, n: int, source: Role
-) -> tuple[Int64Array, Int64Array, NDArray[np.float32]]:
+) -> tuple[Int64Array, Int64Array, Float32Array]:
     """Return the rows that were compared with all others, and their nearest rows and distances.
 
     Parameters

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.duplicates.results import (
@@ -15,6 +14,7 @@ from latentscale_pipeline.measures.duplicates.results import (
     RowsOfPair,
     SearchCheck,
 )
+from latentscale_pipeline.measures.duplicates.scores import SCORES
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.figure import (
@@ -25,8 +25,7 @@ from latentscale_pipeline.views.figure import (
     Rule,
     Style,
 )
-from latentscale_pipeline.views.formatting import printable, write_number
-from latentscale_pipeline.views.glossary import Definition
+from latentscale_pipeline.views.formatting import format_number, printable
 
 
 class DuplicatesReport(MeasureReport):
@@ -37,58 +36,7 @@ class DuplicatesReport(MeasureReport):
     question = "How many rows repeat another row, lie in both corpora, or lie far from all others."
     source = "Nearest rows of all rows; groups as in Poklukar et al. 2021, definition 3.1"
     dependent = ("exact leaks", "leaks")
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "exact duplicates": Definition(
-            "Exact duplicates",
-            "Share of the rows that equal another row of their corpus.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-        "near-duplicates": Definition(
-            "Near-duplicates",
-            "Share of the rows that are nearly the same as another row of their corpus, or equal.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-        "covered": Definition(
-            "Covered rows",
-            "Share of the rows that may go, because a row that stays is nearly the same.",
-            least=0.0,
-            most=1.0,
-        ),
-        "exact leaks": Definition(
-            "Equal to a reference row",
-            "Share of the corpus that equals a row of the reference.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-        "leaks": Definition(
-            "Also in the reference",
-            "Share of the corpus that is nearly the same as a row of the reference, or equal.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-        "outliers": Definition(
-            "Outliers",
-            "Share of the corpus that is farther from every row of the reference than all but at "
-            "most 1 in 5000 of these are from the nearest other one.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-        "not covered": Definition(
-            "Reference rows not covered",
-            "Share of the reference that is farther from every row of the corpus than all but at "
-            "most 1 in 5000 rows of the reference are from the nearest other one.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-    }
+    scores = SCORES
 
     def figures(self, found: DuplicatesResults, results: Results) -> list[Figure]:
         """Draw how far the nearest rows are, in the same corpus and in the reference."""
@@ -130,10 +78,10 @@ class DuplicatesReport(MeasureReport):
     def methods(self, found: DuplicatesResults) -> list[tuple[str, str]]:
         """Return the distances that were used."""
         said = [
-            ("nearly the same", f"{found.metric} distance up to {write_number(found.within)}"),
+            ("nearly the same", f"{found.metric} distance up to {format_number(found.within)}"),
         ]
         if found.pair is not None:
-            far = write_number(found.pair.outlier_distance)
+            far = format_number(found.pair.outlier_distance)
             said.append(("outliers", f"farther than {far} from every row of the reference"))
         return said
 
@@ -158,7 +106,7 @@ def _draw_own(found: DuplicatesResults) -> Figure | None:
     return _draw(
         "duplicates-own",
         "Distance to the nearest other row of the same corpus",
-        f"Within {write_number(found.within)} of another row (dotted): {' and '.join(near)}.",
+        f"Within {format_number(found.within)} of another row (dotted): {' and '.join(near)}.",
         found.own_distances,
         found,
         [Rule(found.within, Style("nearly the same", "line-2"))],
@@ -172,10 +120,10 @@ def _draw_across(found: DuplicatesResults) -> Figure | None:
     return _draw(
         "duplicates-reference",
         "Distance to the nearest row of the reference",
-        f"Of the corpus {found.pair.leaks:,} rows are within {write_number(found.within)} of a row "
-        f"of the reference, and {found.pair.outliers:,} farther than {write_number(far)} (dotted). "
-        "At most 1 in 5000 rows of the reference are that far from its others, which the second "
-        "curve shows.",
+        f"Of the corpus {found.pair.leaks:,} rows are within {format_number(found.within)} of a "
+        f"row of the reference, and {found.pair.outliers:,} farther than {format_number(far)} "
+        "(dotted). At most 1 in 5000 rows of the reference are that far from its others, which the "
+        "second curve shows.",
         found.reference_distances,
         found,
         [
@@ -204,7 +152,8 @@ def _draw(
             points=True,
             style=style,
             texts=[
-                f"from {write_number(low)} to {write_number(high)}" for low, high in pairwise(edges)
+                f"from {format_number(low)} to {format_number(high)}"
+                for low, high in pairwise(edges)
             ],
         )
         for role, style in ROLE_STYLES.items()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Int64Array
 from latentscale.neighbours.exact import nearest as exactly_nearest
 from latentscale.neighbours.leaf_search import Relation
 from latentscale.neighbours.nearest_rows import NearestRows, nearest_rows
@@ -18,10 +19,7 @@ from latentscale_pipeline.measures.duplicates import nearest
 from latentscale_pipeline.measures.shared.neighbours.search import read_piece
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
-Int64Array = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-
-LEAST_LEAVES = 4
+MIN_LEAVES = 4
 """Fewest leaves that a row joins inside a group; near rows that share none are missed."""
 
 LISTS = "lists"
@@ -109,7 +107,7 @@ def _search_piece(
     ]
     numbers = np.concatenate(list(rows.values()))
     found = {role: np.empty(len(rows[role]), _record(lists[role])) for role in rows}
-    leaves = max(placed.values["leaves"], LEAST_LEAVES)
+    leaves = max(placed.values["leaves"], MIN_LEAVES)
     searched = nearest_rows(points, relations, overlap=leaves, generator=generator)
     for (role, source, name), near in zip(wanted, searched, strict=True):
         span, own = spans[role], found[role]

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float32Array
 from latentscale.sampling.shares import ExpectedExceedances, expect_share
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
@@ -19,8 +19,6 @@ from latentscale_pipeline.measures.duplicates.cover import ROUNDING
 from latentscale_pipeline.measures.duplicates.far import usual_reach
 from latentscale_pipeline.measures.duplicates.nearest import RowSearch
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-Float32Array = NDArray[np.float32]
 
 STAGE = "rows-compared"
 """Name of the stage that counts."""

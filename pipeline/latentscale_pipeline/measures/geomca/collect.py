@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from itertools import product
 from typing import Any
 
@@ -17,13 +17,13 @@ from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
     Results,
-    Score,
     load_estimate,
 )
 from latentscale_pipeline.measures.geomca import results as model
 from latentscale_pipeline.measures.geomca.config import Geomca, GeomcaSweep
 from latentscale_pipeline.measures.geomca.epsilon_graph import COMPONENT_ARRAYS, ROLES
 from latentscale_pipeline.measures.geomca.results import Component, GeomcaResults, GeomcaSetting
+from latentscale_pipeline.measures.geomca.scores import SCORES
 from latentscale_pipeline.measures.geomca.settings import (
     considered_rows,
     own_setting,
@@ -35,8 +35,6 @@ from latentscale_pipeline.storage.artifacts import Artifact
 LISTED_COMPONENTS = 200
 """Number of components in results.json, largest first; the store has all."""
 
-SCORES = tuple(field.name for field in fields(GeomcaScores))
-
 METHOD = "greedy sparsification"
 
 
@@ -45,17 +43,14 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
     artifact = results(own_setting(section).graph)
     rows = considered_rows(section, facts)
     drawn = any(rows[role] < corpus.n for role, corpus in facts.corpora.items())
-    fields: dict[str, Any] = {
-        "measure": "geomca",
-        "of": "pair",
-        "unit": "fraction",
-        "better": "high",
-        # More rows at the same epsilon cover more, unless both corpora are samples of fixed size.
-        "size_dependent": any(rows[role] == corpus.n for role, corpus in facts.corpora.items()),
-    }
+    # More rows at the same epsilon cover more, unless both corpora are samples of fixed size.
+    grows = any(rows[role] == corpus.n for role, corpus in facts.corpora.items())
     if "reason" in artifact.values:
         reason = str(artifact.values["reason"])
-        unknown = tuple(Score(value=None, reason=reason, score=name, **fields) for name in SCORES)
+        unknown = tuple(
+            definition.score(None, "pair", reason=reason, size_dependent=grows)
+            for definition in SCORES.values()
+        )
         return Findings(None, unknown, reason=reason)
     epsilon = artifact.values["epsilon"]
     components = _components(artifact)
@@ -79,14 +74,14 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
         sweep=None if section.sweep is None else _swept(section, section.sweep, results),
     )
     known = tuple(
-        Score.from_estimate(
+        definition.score(
             _over_orders(
                 getattr(scores, name), [getattr(other, name) for other in orders], drawn=drawn
             ),
-            score=name,
-            **fields,
+            "pair",
+            size_dependent=grows,
         )
-        for name in SCORES
+        for name, definition in SCORES.items()
     )
     return Findings(found, known, _arrays(section, artifact, results))
 

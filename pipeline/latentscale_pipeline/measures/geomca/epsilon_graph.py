@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.duplicates.sparsification import Sparsification
 from latentscale.geomca.epsilon_graph import Components, EpsilonGraph, Forest
 from latentscale.tiles.distances import Balls, as_points, row_blocks
@@ -26,8 +26,6 @@ from latentscale_pipeline.measures.geomca.sparsification import (
 from latentscale_pipeline.measures.shared.random_rows import Shards, read_blocks
 from latentscale_pipeline.measures.shared.records import load_record, record_arrays
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-Int64Array = NDArray[np.int64]
 
 ROLES: tuple[Role, ...] = ("reference", "corpus")
 """The order in which rows are vertices."""

@@ -22,7 +22,7 @@ from latentscale_pipeline.measures.base import (
     CorpusFacts,
     JobFacts,
     Role,
-    write_pairs,
+    format_pairs,
 )
 from latentscale_pipeline.measures.geomca.config import Geomca
 from latentscale_pipeline.measures.geomca.epsilon_graph import ROLES, join_rows, merge_forests
@@ -56,13 +56,13 @@ from latentscale_pipeline.measures.shared.random_rows import (
     share_reading,
 )
 
-MOST_PARTS = 512
+MAX_PARTS = 512
 """Largest number of tasks of a sparsifying iteration; with more shards, each takes several."""
 
-MOST_TASKS = 64
+MAX_TASKS = 64
 """Largest number of tasks that find the edges of a graph."""
 
-TAKEN_PER_KEPT = 2.0
+CANDIDATES_PER_KEPT_ROW = 2.0
 """Expected rows in fronts for each row that is kept."""
 
 
@@ -101,7 +101,7 @@ def _check_budget(facts: JobFacts, considered: Mapping[Role, int], delta: float)
     share, fitting = expected_share(delta), fitting_rows(facts.pairs, delta)
     raise BadInput(
         f"measures.geomca is expected to keep up to {share:.0%} of the rows, which takes "
-        f"{write_pairs(pairs)} pairs of rows, and budget.pairs is {write_pairs(facts.pairs)}; "
+        f"{format_pairs(pairs)} pairs of rows, and budget.pairs is {format_pairs(facts.pairs)}; "
         f"set measures.geomca.rows to {fitting} or fewer random rows a side, or raise budget.pairs"
     )
 
@@ -147,7 +147,7 @@ def _thinning_stages(
         name=setting.thinned(role),
         work=remove_rows,
         advance=advance_fronts,
-        partitions=min(corpus.shards, MOST_PARTS) if whole else reading_tasks(corpus),
+        partitions=min(corpus.shards, MAX_PARTS) if whole else reading_tasks(corpus),
         needs=(*_epsilon_needed(epsilon), *drawn),
         corpora=(role,),
         parameters={
@@ -228,7 +228,7 @@ def _thinning_cost(corpus: CorpusFacts, considered: int, delta: float) -> CostEs
     # A kept row is compared with all rows kept before it, another row with half of them.
     pairs = kept * considered / 2
     held = held_rows(corpus.d)
-    iterations = 0 if considered <= held else -(-int(TAKEN_PER_KEPT * kept) // held)
+    iterations = 0 if considered <= held else -(-int(CANDIDATES_PER_KEPT_ROW * kept) // held)
     state = 8 * considered + min(held, int(kept)) * row_bytes(corpus)
     whole = considered == corpus.n
     return CostEstimate(
@@ -264,7 +264,7 @@ def _graph_stage(
         name=setting.graph,
         work=join_rows,
         finalise=merge_forests,
-        partitions=min(sum(-(-n // held) for n in considered.values()), MOST_TASKS),
+        partitions=min(sum(-(-n // held) for n in considered.values()), MAX_TASKS),
         needs=(
             *_epsilon_needed(epsilon),
             *thinned.values(),
@@ -299,7 +299,7 @@ def _graph_cost(facts: JobFacts, considered: dict[Role, int], delta: float) -> C
     d = facts.corpora["corpus"].d
     groups = -(-int(kept) // held_rows(d))
     stored = sum(n * row_bytes(facts.corpora[role]) for role, n in considered.items())
-    tasks = min(groups, MOST_TASKS)
+    tasks = min(groups, MAX_TASKS)
     return CostEstimate(
         bytes_read=(groups + 1) * stored + 24 * rows + int(16 * kept) * tasks,
         bytes_written=8 * rows + int((40 + 16 * tasks) * kept) + RESULT_BYTES,

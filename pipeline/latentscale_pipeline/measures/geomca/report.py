@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.geomca.results import (
@@ -14,11 +13,11 @@ from latentscale_pipeline.measures.geomca.results import (
     GeomcaSetting,
     Row,
 )
+from latentscale_pipeline.measures.geomca.scores import SCORES
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.figure import DASHES, ROLE_STYLES, Curve, Figure, Panel, Style
-from latentscale_pipeline.views.formatting import counted, printable, write_number
-from latentscale_pipeline.views.glossary import Definition
+from latentscale_pipeline.views.formatting import counted, format_number, printable
 
 SHOWN_COMPONENT_ROWS = 15
 """Components in the table."""
@@ -37,54 +36,7 @@ class GeomcaReport(MeasureReport):
         "is described by how many points of each corpus it has and how well they mix."
     )
     source = "Poklukar et al., GeomCA, ICML 2021, definitions 2.1 to 3.1"
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "precision": Definition(
-            "GeomCA precision",
-            "Share of the thinned corpus that lies in components which it shares with the "
-            "reference.",
-            least=0.0,
-            most=1.0,
-        ),
-        "recall": Definition(
-            "GeomCA recall",
-            "Share of the thinned reference that lies in components which it shares with the "
-            "corpus: how much of the reference is covered.",
-            least=0.0,
-            most=1.0,
-        ),
-        "consistency": Definition(
-            "GeomCA consistency",
-            "How balanced the thinned points are over the whole graph: 1 for equally many of "
-            "both corpora, 0 for points of only one.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-        "quality": Definition(
-            "GeomCA quality",
-            "Share of all edges that join a point of the corpus with a point of the reference.",
-            least=0.0,
-            most=1.0,
-        ),
-        "precision_rows": Definition(
-            "GeomCA precision in rows",
-            "Precision counted in rows of the corpus, each row with the point that stands "
-            "for it after thinning.",
-            headline=True,
-            relation="similarity",
-            exchanged="recall_rows",
-            least=0.0,
-            most=1.0,
-        ),
-        "recall_rows": Definition(
-            "GeomCA recall in rows",
-            "Recall counted in rows of the reference, each row with the point that stands "
-            "for it after thinning.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-    }
+    scores = SCORES
 
     def figures(self, found: GeomcaResults, results: Results) -> list[Figure]:
         """Draw the stored components by the points that they hold of each corpus."""
@@ -131,7 +83,7 @@ class GeomcaReport(MeasureReport):
             _order_note(found.orders or []),
         ]
         if found.epsilon_lower is not None and found.epsilon_upper is not None:
-            low, high = write_number(found.epsilon_lower), write_number(found.epsilon_upper)
+            low, high = format_number(found.epsilon_lower), format_number(found.epsilon_upper)
             notes.append(
                 f"The scores hold for this ε. It was estimated from samples ({low} to {high}), and "
                 "no bracket of a score contains that uncertainty."
@@ -157,14 +109,14 @@ class GeomcaReport(MeasureReport):
         """Return the distances and thresholds."""
         origin = "given"
         if found.percentile is not None:
-            origin = f"percentile {write_number(found.percentile)} of distances"
+            origin = f"percentile {format_number(found.percentile)} of distances"
         if found.epsilon_lower is not None and found.epsilon_upper is not None:
-            low, high = write_number(found.epsilon_lower), write_number(found.epsilon_upper)
+            low, high = format_number(found.epsilon_lower), format_number(found.epsilon_upper)
             origin += f", {low} to {high} over samples"
         settings = (
-            f"ε = {write_number(found.epsilon)} ({origin}), "
-            f"δ = {write_number(found.delta)}, η_c = {write_number(found.eta_c)}, "
-            f"η_q = {write_number(found.eta_q)}"
+            f"ε = {format_number(found.epsilon)} ({origin}), "
+            f"δ = {format_number(found.delta)}, η_c = {format_number(found.eta_c)}, "
+            f"η_q = {format_number(found.eta_q)}"
         )
         return [("GeomCA", settings)]
 
@@ -172,10 +124,10 @@ class GeomcaReport(MeasureReport):
 def _sweep_table(sweep: Sequence[GeomcaSetting]) -> Table:
     rows = [
         {
-            "ε": write_number(entry.epsilon),
-            "δ": write_number(entry.delta),
-            "η_c": write_number(entry.eta_c),
-            "η_q": write_number(entry.eta_q),
+            "ε": format_number(entry.epsilon),
+            "δ": format_number(entry.delta),
+            "η_c": format_number(entry.eta_c),
+            "η_q": format_number(entry.eta_q),
             "precision": f"{entry.precision:.3f}",
             "recall": f"{entry.recall:.3f}",
             "consistency": f"{entry.consistency:.3f}",
@@ -244,7 +196,7 @@ def _order_note(orders: Sequence[GeomcaScores]) -> str:
     if not orders:
         return f"{note} To measure this effect, set replicates.count."
     ranges = [
-        f"{score} from {write_number(min(values))} to {write_number(max(values))}"
+        f"{score} from {format_number(min(values))} to {format_number(max(values))}"
         for score in ("precision", "recall")
         for values in ([getattr(order, score) for order in orders],)
     ]

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from latentscale.array_types import Int64Array
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.measures.base import Findings, Results, Role
 from latentscale_pipeline.measures.geomca.config import Geomca
@@ -28,7 +28,7 @@ EXAMPLES = 3
 
 ROLES: tuple[Role, ...] = ("corpus", "reference")
 
-Rows = npt.NDArray[np.int64]
+Rows = Int64Array
 
 
 def with_representatives(

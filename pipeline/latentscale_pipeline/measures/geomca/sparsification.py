@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.duplicates.sparsification import (
     UNDECIDED,
     SparsificationFronts,
@@ -33,21 +34,19 @@ from latentscale_pipeline.measures.shared.random_rows import (
 )
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
-Int64Array = NDArray[np.int64]
-
 HELD_BYTES = 192 * 2**20
 """Memory of the rows that a task holds while it reads shards."""
 
 HELD_COORDINATE_BYTES = 12
 """Bytes of a coordinate in float64 and in float32."""
 
-LEAST_HELD_ROWS, MOST_HELD_ROWS = 1024, 16384
+MIN_HELD_ROWS, MAX_HELD_ROWS = 1024, 16384
 
 
 def held_rows(d: int) -> int:
     """Return the number of rows of ``d`` dimensions that a task holds while it reads shards."""
-    fitting = HELD_BYTES // (HELD_COORDINATE_BYTES * d) // LEAST_HELD_ROWS * LEAST_HELD_ROWS
-    return min(max(fitting, LEAST_HELD_ROWS), MOST_HELD_ROWS)
+    fitting = HELD_BYTES // (HELD_COORDINATE_BYTES * d) // MIN_HELD_ROWS * MIN_HELD_ROWS
+    return min(max(fitting, MIN_HELD_ROWS), MAX_HELD_ROWS)
 
 
 def read_drawn_rows(inputs: Inputs) -> Output:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.geomca.epsilon import draw_samples, estimate_epsilon
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
@@ -34,5 +34,5 @@ def find_epsilon(inputs: Inputs) -> Output:
     return Output(values={"epsilon": epsilon.value, "estimate": store_estimate(epsilon)})
 
 
-def _samples(inputs: Inputs, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _samples(inputs: Inputs, n: int) -> tuple[Int64Array, Int64Array]:
     return draw_samples(n, inputs.common_generator())

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from latentscale.array_types import Float64Array
 
 SETTINGS = ("steps", "probes", "tolerance", "distribution", "variance_reduction")
 """Settings of a trace estimate; the configuration and the library use the same names."""
@@ -17,7 +18,7 @@ def read_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if (p := parameters[name]) == "auto" else p for name in SETTINGS}
 
 
-def read_times(parameters: Mapping[str, Any]) -> NDArray[np.float64]:
+def read_times(parameters: Mapping[str, Any]) -> Float64Array:
     """Return the diffusion times of a stage's parameters."""
     times = parameters["times"]
     return np.logspace(np.log10(times["start"]), np.log10(times["stop"]), times["count"])

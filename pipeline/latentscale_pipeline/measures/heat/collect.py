@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from latentscale.estimate import Bounds, Estimate
 from latentscale.heat.imd import imd_sampling_error
 from latentscale.heat.null_models import Normalization
 from latentscale.heat.supremum import IMD_TIMES
@@ -31,6 +32,7 @@ from latentscale_pipeline.measures.heat.results import (
     ImdConvention,
     NeighbourGraph,
 )
+from latentscale_pipeline.measures.heat.scores import SCORES
 from latentscale_pipeline.measures.heat.tasks import mean_degree, missed_recall, normalised_trace
 from latentscale_pipeline.measures.shared.neighbours.merge import newest_lists
 from latentscale_pipeline.measures.shared.neighbours.plan import list_stages
@@ -60,7 +62,6 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     scores: list[Score] = []
     arrays: dict[str, str] = {}
     fields: dict[str, Any] = {
-        "measure": "heat",
         "unit": UNITS[section.normalization],
         "size_dependent": section.normalization == "none",
     }
@@ -81,15 +82,12 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
             errors.append(replicates.errors[role] * heat.trace / artifact.array("trace"))
             unit = heat.imd_trace / artifact.array("imd_trace")
             imd_errors.append(replicates.imd_errors[role] * unit)
+        value, lower, upper = (float(ends[at]) for ends in (heat.trace, heat.lower, heat.upper))
         scores.append(
-            Score(
-                of=role,
-                score="heat_trace",
+            SCORES["heat_trace"].score(
+                Estimate(value, lower, upper, _bounds(heat, graph), ""),
+                role,
                 scale=float(heat.times[at]),
-                value=float(heat.trace[at]),
-                lower=float(heat.lower[at]),
-                upper=float(heat.upper[at]),
-                bounds=_bounds(heat, graph),
                 sampling_error=float(errors[-1][at]) if errors else None,
                 **fields,
             )
@@ -113,11 +111,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
                 for name, other in compared["conventions"].items()
             },
         )
-        scores.append(
-            Score.from_estimate(
-                estimate, of="pair", score="imd", sampling_error=error, better="low", **fields
-            )
-        )
+        scores.append(SCORES["imd"].score(estimate, "pair", sampling_error=error, **fields))
     if replicates is not None:
         found["replicates"] = replicates.section()
     trace = found["corpus"]
@@ -174,7 +168,7 @@ def _trace(section: Heat, heat: HeatTrace, graph: Mapping[str, Any]) -> model.He
     )
 
 
-def _bounds(heat: HeatTrace, graph: Mapping[str, Any]) -> str:
+def _bounds(heat: HeatTrace, graph: Mapping[str, Any]) -> Bounds:
     if missed_recall(graph) > 0:
         return "estimate"
     return "exact" if heat.probes == 0 else "interval95"

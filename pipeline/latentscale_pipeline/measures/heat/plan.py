@@ -12,10 +12,10 @@ from latentscale.heat.supremum import IMD_TIMES
 from latentscale.heat.trace import (
     COMPANIONS,
     DENSE_VERTICES,
-    LEAST_PROBES,
-    LEAST_STEPS,
-    MOST_PROBES,
-    MOST_STEPS,
+    MAX_PROBES,
+    MAX_STEPS,
+    MIN_PROBES,
+    MIN_STEPS,
     PILOT_PROBES,
     moments_in_budget,
 )
@@ -187,8 +187,8 @@ def _expected_probes(section: Heat, corpus: CorpusFacts) -> int:
         return section.probes
     deviation = PROBE_DEVIATION * max(section.times.stop / 10, 1.0) ** 0.25
     needed = (deviation / section.tolerance) ** 2 / corpus.n
-    doublings = math.ceil(math.log2(max(needed / LEAST_PROBES, 1.0)))
-    return min(LEAST_PROBES << doublings, MOST_PROBES)
+    doublings = math.ceil(math.log2(max(needed / MIN_PROBES, 1.0)))
+    return min(MIN_PROBES << doublings, MAX_PROBES)
 
 
 def _expected_steps(section: Heat) -> int:
@@ -197,8 +197,8 @@ def _expected_steps(section: Heat) -> int:
         return section.steps
     width = 2 if section.laplacian == "normalized" else UNNORMALISED_WIDTH * section.k
     needed = STEPS * math.sqrt(section.times.stop * width)
-    doublings = math.ceil(math.log2(max(needed / LEAST_STEPS, 1.0)))
-    return min(LEAST_STEPS << doublings, MOST_STEPS)
+    doublings = math.ceil(math.log2(max(needed / MIN_STEPS, 1.0)))
+    return min(MIN_STEPS << doublings, MAX_STEPS)
 
 
 def _trace_parameters(section: Heat) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
     # The component labels and the null-space vector.
     work += 12 * n
     # A few numbers for every probe and time.
-    probes = section.probes if isinstance(section.probes, int) else MOST_PROBES
+    probes = section.probes if isinstance(section.probes, int) else MAX_PROBES
     return work + 8 * 8 * probes * _times(section) + FEW_TILES_BYTES
 
 
@@ -271,7 +271,7 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
             why=f"heat.probes is auto and there are at most {DENSE_VERTICES} rows",
         )
     probes, steps = _expected_probes(section, corpus), _expected_steps(section)
-    stored = min(SPARE * probes, MOST_PROBES) if section.probes == "auto" else probes
+    stored = min(SPARE * probes, MAX_PROBES) if section.probes == "auto" else probes
     deviations = 8 * _times(section) * stored
     return replace(
         graph,
@@ -282,7 +282,7 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
         + _moments_operations(n, entries, probes),
         method=f"{probes} probes of {steps} Lanczos steps{_moments_note(n, entries)}",
         why=f"expected for heat.tolerance {section.tolerance:g} to t = {section.times.stop:g}; "
-        f"from {LEAST_PROBES}, doubled to {MOST_PROBES} at most"
+        f"from {MIN_PROBES}, doubled to {MAX_PROBES} at most"
         if section.probes == "auto"
         else f"heat.probes is {section.probes}",
     )

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import scipy  # its submodules are imported when they are first used
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.graphs.laplacian import (
     exact_moments,
     few_moments,
@@ -24,8 +24,8 @@ from latentscale.graphs.laplacian import (
 )
 from latentscale.heat.control_variates import ControlVariate, fit_control_variate
 from latentscale.heat.trace import (
-    LEAST_PROBES,
-    MOST_PROBES,
+    MAX_PROBES,
+    MIN_PROBES,
     PILOT_PROBES,
     HeatTrace,
     ProbeIntegrals,
@@ -125,7 +125,7 @@ def average_iterations(inputs: Inputs) -> Output:
             p["distribution"],
             exact=inputs.parts[0].values["exact"],
         )
-        wanted = LEAST_PROBES if p["probes"] == "auto" else p["probes"]
+        wanted = MIN_PROBES if p["probes"] == "auto" else p["probes"]
         nothing = np.empty((0, len(everywhere)))
         values = {"phase": "probes", "wanted": wanted, "steps": steps, "n": int(moments[0])}
         return _next_iteration(values, control, ProbeIntegrals(nothing, nothing))
@@ -134,7 +134,7 @@ def average_iterations(inputs: Inputs) -> Output:
         *(np.concatenate([state.array(side), _join(inputs, side)]) for side in ("below", "above"))
     )
     heat = average_probes(times, [seen], control, state.values["n"], steps)
-    if p["probes"] != "auto" or is_known(heat, p["tolerance"]) or len(seen) >= MOST_PROBES:
+    if p["probes"] != "auto" or is_known(heat, p["tolerance"]) or len(seen) >= MAX_PROBES:
         return record_output(heat)
     return _next_iteration({**state.values, "wanted": len(seen)}, control, seen)
 
@@ -150,7 +150,7 @@ def _next_iteration(
     )
 
 
-def _join(inputs: Inputs, name: str) -> NDArray[np.float64]:
+def _join(inputs: Inputs, name: str) -> Float64Array:
     return np.concatenate([part.array(name) for part in inputs.parts])
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.graphs.knn import symmetrise
 from latentscale.heat.imd import imd_of_traces
 from latentscale.heat.trace import HeatTrace, normalise
@@ -120,8 +121,8 @@ class Replicates:
     rows: int
     count: int
     traces: Mapping[Role, Spread]
-    errors: Mapping[Role, NDArray[np.float64]]
-    imd_errors: Mapping[Role, NDArray[np.float64]]
+    errors: Mapping[Role, Float64Array]
+    imd_errors: Mapping[Role, Float64Array]
     imd: Spread | None
 
     def section(self) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.heat.null_models import NORMALIZATIONS, Normalization, null_trace
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace, Imd, NeighbourGraph
+from latentscale_pipeline.measures.heat.scores import SCORES
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.chance import with_chance
 from latentscale_pipeline.views.figure import (
@@ -24,17 +24,16 @@ from latentscale_pipeline.views.figure import (
 )
 from latentscale_pipeline.views.formatting import (
     counted,
+    format_estimate,
+    format_number,
+    format_share,
     printable,
-    write_estimate,
-    write_number,
-    write_share,
 )
-from latentscale_pipeline.views.glossary import Definition
 
 NORMAL_QUANTILE = 1.96
 """Half-width of a 95 % interval in standard errors, for traces without a stored band."""
 
-LEAST_DEGREE = 4
+MIN_DEGREE = 4
 """Mean degree below which the random graph of ``er`` has eigenvalues below 0: 1 - 2 / √degree."""
 
 NULL_MODELS: dict[Normalization, Style] = {
@@ -64,25 +63,7 @@ class HeatReport(MeasureReport):
         "does tells the shape of the corpus at every scale."
     )
     source = "Tsitsulin et al., The Shape of Data, ICLR 2020, equations 2 to 6"
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "imd": Definition(
-            "Intrinsic distance (IMD)",
-            "The largest gap between the two heat traces over all times, weighted so that "
-            "times near 1 count most. 0 means the same shape at every scale; rotation, scale and "
-            "dimension of the corpora do not matter.",
-            headline=True,
-            relation="distance",
-            least=0.0,
-        ),
-        "heat_trace": Definition(
-            "Heat trace",
-            "The heat that remains where it started after the given diffusion time: at short "
-            "times it depends on local neighbourhoods, at long times on how well connected the "
-            "whole corpus is.",
-            headline=True,
-            least=0.0,
-        ),
-    }
+    scores = SCORES
     replicated = "heat traces and IMD"
 
     def figures(self, found: HeatResults, results: Results) -> list[Figure]:
@@ -133,8 +114,8 @@ def _recall_said(graph: NeighbourGraph) -> str:
     recall = graph.recall
     if recall.lower == 1:
         return "it is exact"
-    least = write_number(recall.lower, 5)
-    return f"its recall is {write_number(recall.value, 5)}, at least {least}"
+    least = format_number(recall.lower, 5)
+    return f"its recall is {format_number(recall.value, 5)}, at least {least}"
 
 
 def _tie_note(name: str, trace: HeatTrace) -> str:
@@ -142,7 +123,7 @@ def _tie_note(name: str, trace: HeatTrace) -> str:
     if not trace.graph.tied:
         return ""
     return (
-        f"For {write_share(trace.graph.tied)} of the rows of the {name}, there are more rows at "
+        f"For {format_share(trace.graph.tied)} of the rows of the {name}, there are more rows at "
         f"the distance of the last of their {trace.k} neighbours. A hash of the rows decides which "
         "of these are neighbours, whatever the order of the rows. Another rule would give another "
         "graph; the brackets are about this one."
@@ -152,24 +133,24 @@ def _tie_note(name: str, trace: HeatTrace) -> str:
 def _null_model_note(name: str, trace: HeatTrace) -> str:
     """Warn of a random graph with eigenvalues that no graph has."""
     degree = trace.graph.mean_degree
-    if trace.normalization != "er" or degree is None or degree >= LEAST_DEGREE:
+    if trace.normalization != "er" or degree is None or degree >= MIN_DEGREE:
         return ""
     return (
         f"The heat trace of the {name} is divided by that of a random graph with negative "
-        f"eigenvalues, because its mean degree, {write_number(degree, 3)}, is below "
-        f"{LEAST_DEGREE}. No graph has such eigenvalues; use another normalization."
+        f"eigenvalues, because its mean degree, {format_number(degree, 3)}, is below "
+        f"{MIN_DEGREE}. No graph has such eigenvalues; use another normalization."
     )
 
 
 def _trace_method(trace: HeatTrace) -> str:
     return (
         f"k = {trace.k} neighbours, {len(trace.times)} times from "
-        f"{write_number(min(trace.times))} to {write_number(max(trace.times))}, "
+        f"{format_number(min(trace.times))} to {format_number(max(trace.times))}, "
         f"{trace.probes} probes × {trace.steps} Lanczos steps"
         + (
             ""
             if trace.tolerance is None
-            else f", relative tolerance {write_number(trace.tolerance)}"
+            else f", relative tolerance {format_number(trace.tolerance)}"
         )
         + f", normalization {printable(trace.normalization)}"
     )
@@ -273,16 +254,16 @@ def _weighted_gap(corpus: HeatTrace, reference: HeatTrace, imd: Imd) -> Figure:
         log_x=True,
         from_zero=True,
     )
-    written = write_estimate(imd.value, imd.lower, imd.upper, typeset=True)
+    written = format_estimate(imd.value, imd.lower, imd.upper, typeset=True)
     caption = (
         "The gap between the two heat traces under IMD's weight e^(−2(t + 1/t)). Its highest "
-        f"point over all times, at t = {write_number(imd.time, 3)}, is the IMD: {written.value} "
+        f"point over all times, at t = {format_number(imd.time, 3)}, is the IMD: {written.value} "
         f"{written.bracket}. The band adds both traces' brackets, so it is wider than the IMD's."
     )
     return Figure("heat-gap", "Where the two shapes differ", caption, [panel])
 
 
-def _band(trace: HeatTrace) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _band(trace: HeatTrace) -> tuple[Float64Array, Float64Array]:
     """Return the ends of a heat trace's band: as stored, or from its standard errors."""
     if trace.lower is not None and trace.upper is not None:
         return np.array(trace.lower), np.array(trace.upper)

@@ -16,6 +16,7 @@ import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.heat.laplacian_blocks import (
     block_moments,
     first_moments,
@@ -114,7 +115,7 @@ def _bounds(layout: Layout, block: int) -> tuple[int, int]:
     return block * layout.block, min((block + 1) * layout.block, layout.n)
 
 
-def _read_block(part: Artifact, named: NDArray[np.int64]) -> scipy.sparse.csr_array[Any, Any]:
+def _read_block(part: Artifact, named: Int64Array) -> scipy.sparse.csr_array[Any, Any]:
     """Return the rows of a block, with the named vertices as columns."""
     indptr = part.array("indptr")
     return scipy.sparse.csr_array(
@@ -123,7 +124,7 @@ def _read_block(part: Artifact, named: NDArray[np.int64]) -> scipy.sparse.csr_ar
 
 
 def _all_columns(
-    local: scipy.sparse.csr_array[Any, Any], named: NDArray[np.int64], n: int
+    local: scipy.sparse.csr_array[Any, Any], named: Int64Array, n: int
 ) -> scipy.sparse.csr_array[Any, Any]:
     """Return the same rows, with all vertices as columns."""
     return scipy.sparse.csr_array(
@@ -182,7 +183,7 @@ def _multiply(inputs: Inputs, request: RowRequest) -> Output:
 def _read_joined(
     inputs: Inputs,
     block: scipy.sparse.csr_array[Any, Any],
-    named: NDArray[np.int64],
+    named: Int64Array,
     touched: list[int],
 ) -> scipy.sparse.csr_array[Any, Any]:
     """Read the rows of the Laplacian for the block's nonzero columns."""

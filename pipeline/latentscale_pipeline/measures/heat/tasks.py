@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.graphs.knn import GraphSummary
 from latentscale.heat.imd import imd_of_traces
 from latentscale.heat.null_models import LaplacianKind, Normalization
@@ -18,8 +18,6 @@ from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate
 from latentscale_pipeline.measures.shared.records import load_record
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-Float64Array = NDArray[np.float64]
 
 
 def compare_traces(inputs: Inputs) -> Output:

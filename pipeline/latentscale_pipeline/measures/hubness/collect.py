@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from latentscale.hubness.scores import SCORES
 from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
     Results,
     Role,
     Score,
-    load_estimate,
+    load_scored,
 )
 from latentscale_pipeline.measures.hubness.config import Hubness
 from latentscale_pipeline.measures.hubness.plan import drawn_count, stage_name, too_few_rows
 from latentscale_pipeline.measures.hubness.results import HubnessOfCorpus, HubnessResults
-
-UNITS = {"hubness": "skewness", "Robin Hood index": "share", "antihubs": "share of rows"}
+from latentscale_pipeline.measures.hubness.scores import SCORES
 
 NONE: Mapping[str, Any] = {"scores": {}, "occurrences": [], "most": 0}
 
@@ -32,20 +30,10 @@ def collect_hubness(section: Hubness, facts: JobFacts, results: Results) -> Find
         reason = too_few_rows(section, corpus)
         artifact = None if reason else results(stage_name(role))
         values: Mapping[str, Any] = artifact.values if artifact else NONE
-        for name in SCORES:
-            found = values["scores"].get(name)
-            scores.append(
-                Score.from_estimate(
-                    load_estimate(found["estimate"]) if found else None,
-                    measure="hubness",
-                    of=role,
-                    score=name,
-                    unit=UNITS[name],
-                    better="low",
-                    reason=reason or None,
-                    sampling_error=found["sampling_error"] if found else None,
-                )
-            )
+        scores += [
+            definition.score(load_scored(values["scores"].get(name)), role, reason=reason or None)
+            for name, definition in SCORES.items()
+        ]
         parts[role] = HubnessOfCorpus(
             n=corpus.n,
             rows=0 if reason else drawn_count(section, facts, role),

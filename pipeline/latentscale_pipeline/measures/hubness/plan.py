@@ -17,7 +17,7 @@ from latentscale_pipeline.measures.base import (
 from latentscale_pipeline.measures.hubness.config import Hubness
 from latentscale_pipeline.measures.hubness.tasks import find_neighbours, score_lists
 from latentscale_pipeline.measures.shared.random_rows import (
-    LEAST_ROWS,
+    MIN_ROWS,
     drawn_rows_stage,
     row_bytes,
 )
@@ -59,7 +59,7 @@ def stage_name(role: Role) -> str:
 
 def drawn_count(section: Hubness, facts: JobFacts, role: Role) -> int:
     """Return how many rows of a corpus are drawn."""
-    least = max(LEAST_ROWS, section.k + 1)
+    least = max(MIN_ROWS, section.k + 1)
     return min(facts.corpora[role].n, section.rows, max(least, math.isqrt(int(facts.pairs))))
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.hubness.results import HubnessOfCorpus, HubnessResults
+from latentscale_pipeline.measures.hubness.scores import SCORES
 from latentscale_pipeline.views.figure import present
 from latentscale_pipeline.views.formatting import printable
-from latentscale_pipeline.views.glossary import Definition
 
 
 class HubnessReport(MeasureReport):
@@ -25,29 +22,7 @@ class HubnessReport(MeasureReport):
         "Radovanović, Nanopoulos and Ivanović, JMLR 2010 (hubness, antihubs); Feldbauer et al., "
         "ICBK 2018 (Robin Hood index)"
     )
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "Robin Hood index": Definition(
-            "Hubness, Robin Hood index",
-            "Share of the places in all lists of nearest neighbours that must move for all rows to "
-            "have equally many: 0 if every row is a neighbour of equally many, near 1 if few rows "
-            "are the neighbours of all.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-        "hubness": Definition(
-            "Hubness, skewness",
-            "Skewness of the number of rows that have a row among their nearest neighbours. Few "
-            "hubs decide it, so it varies much between samples.",
-        ),
-        "antihubs": Definition(
-            "Antihubs",
-            "Share of rows that are among the nearest neighbours of no other.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-    }
+    scores = SCORES
 
     def notes(self, found: HubnessResults) -> list[str]:
         """Say to how many rows the numbers belong, and what the largest hub is."""

@@ -12,7 +12,7 @@ from latentscale_pipeline.measures.base import (
     Results,
     Role,
     Score,
-    load_estimate,
+    load_scored,
 )
 from latentscale_pipeline.measures.intrinsic_dimension.config import IntrinsicDimension
 from latentscale_pipeline.measures.intrinsic_dimension.plan import (
@@ -25,6 +25,7 @@ from latentscale_pipeline.measures.intrinsic_dimension.results import (
     DimensionOfCorpus,
     IntrinsicDimensionResults,
 )
+from latentscale_pipeline.measures.intrinsic_dimension.scores import SCORES
 
 NO_NEIGHBOURS = "no row has so many neighbours at different distances"
 
@@ -53,16 +54,8 @@ def collect_dimensions(section: IntrinsicDimension, facts: JobFacts, results: Re
 
 
 def _score(name: str, role: Role, found: Mapping[str, Any] | None, reason: str) -> Score:
-    estimate = found["estimate"] if found else None
-    return Score.from_estimate(
-        load_estimate(estimate) if estimate else None,
-        measure="intrinsic_dimension",
-        of=role,
-        score=name,
-        unit="dimensions",
-        reason=None if estimate else reason or NO_NEIGHBOURS,
-        sampling_error=found["sampling_error"] if found else None,
-    )
+    scored = load_scored(found)
+    return SCORES[name].score(scored, role, reason=None if scored else reason or NO_NEIGHBOURS)
 
 
 def _part(

@@ -22,7 +22,7 @@ from latentscale_pipeline.measures.intrinsic_dimension.tasks import (
     store_drawn,
 )
 from latentscale_pipeline.measures.shared.random_rows import (
-    MOST_TASKS,
+    MAX_TASKS,
     affordable_rows,
     drawing_bytes,
     read_drawn,
@@ -127,7 +127,7 @@ def _among_drawn(rows: int, n: int) -> int:
 def _search_stage(section: IntrinsicDimension, facts: JobFacts, role: Role, drawn: str) -> Stage:
     corpus, rows = facts.corpora[role], looked_up(section, facts, role)
     errors = facts.samples > 0 or rows < corpus.n
-    shards = max(shards_per_block(corpus), -(-corpus.shards // MOST_TASKS))
+    shards = max(shards_per_block(corpus), -(-corpus.shards // MAX_TASKS))
     parts = -(-corpus.shards // shards)
     length = min(LIST_ROWS if errors else SHORT_LIST_ROWS, corpus.n - 1)
     entries, pairs = rows * length, float(rows) * corpus.n

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.intrinsic_dimension.results import (
     DimensionOfCorpus,
     IntrinsicDimensionResults,
 )
+from latentscale_pipeline.measures.intrinsic_dimension.scores import SCORES
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.chance import with_chance
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, present
 from latentscale_pipeline.views.formatting import printable
-from latentscale_pipeline.views.glossary import Definition
 
-LEAST_KEPT = 0.9
+MIN_KEPT = 0.9
 """Share of the rows with enough neighbours below which a note says so."""
 
 HIGH = 12.0
@@ -33,21 +32,7 @@ class IntrinsicDimensionReport(MeasureReport):
         "neighbours that count as near."
     )
     source = "Levina and Bickel 2004, MacKay and Ghahramani 2005 (MLE); Facco et al. 2017 (TwoNN)"
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "MLE": Definition(
-            "Intrinsic dimension",
-            "Number of coordinates that describe a row's nearest neighbours (20 unless configured "
-            "otherwise), by maximum likelihood.",
-            headline=True,
-            least=0.0,
-        ),
-        "TwoNN": Definition(
-            "Intrinsic dimension, TwoNN",
-            "The same from the two nearest neighbours of each row alone: at the smallest scale, "
-            "where noise and near-duplicates show.",
-            least=0.0,
-        ),
-    }
+    scores = SCORES
 
     def figures(self, found: IntrinsicDimensionResults, results: Results) -> list[Figure]:
         """Draw the dimension over the number of neighbours, with what chance makes of it."""
@@ -99,7 +84,7 @@ def _method(part: DimensionOfCorpus) -> str:
 def _left_out(style: Style, part: DimensionOfCorpus) -> list[str]:
     """Say so if many rows have too few neighbours at different distances."""
     counts = part.maximum_likelihood.rows
-    if not part.rows or not counts or min(counts) >= LEAST_KEPT * part.rows:
+    if not part.rows or not counts or min(counts) >= MIN_KEPT * part.rows:
         return []
     said = (
         f"{1 - min(counts) / part.rows:.0%} of the rows of the {style.name} that were looked up "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from latentscale.estimate import Estimate
 from latentscale.sampling.shares import ExpectedOfMany, ExpectedShare, expect_share, share_error
 from latentscale_pipeline.corpus.labelled_rows import MAX_LABELS
 from latentscale_pipeline.measures.base import (
@@ -16,9 +17,9 @@ from latentscale_pipeline.measures.base import (
 )
 from latentscale_pipeline.measures.label_shares import counts
 from latentscale_pipeline.measures.label_shares.results import LabelShare, LabelSharesResults
-from latentscale_pipeline.results.model import SHARE_OF_ROWS
+from latentscale_pipeline.measures.label_shares.scores import SCORES
 
-LEAST_ROWS = 20
+MIN_ROWS = 20
 """Fewest rows in both corpora together of a label that is compared."""
 
 
@@ -32,9 +33,9 @@ def collect_label_shares(facts: JobFacts, results: Results) -> Findings:
         return _count(found[0])
     ours, theirs = found
     known = sorted({*ours, *theirs})
-    enough = [label for label in known if ours.get(label, 0) + theirs.get(label, 0) >= LEAST_ROWS]
+    enough = [label for label in known if ours.get(label, 0) + theirs.get(label, 0) >= MIN_ROWS]
     if not enough:
-        return Findings(None, reason=f"no label has {LEAST_ROWS} rows in both corpora together")
+        return Findings(None, reason=f"no label has {MIN_ROWS} rows in both corpora together")
     rows, usual_rows = (corpus.n for corpus in facts.corpora.values())
     shares = _compare(ours, theirs, enough, rows, usual_rows)
     part = LabelSharesResults(
@@ -57,9 +58,9 @@ def collect_label_shares(facts: JobFacts, results: Results) -> Findings:
 
 def _count(rows: Mapping[str, int]) -> Findings:
     """Return how frequent labels are; nothing says whether that is usual."""
-    enough = [label for label, count in rows.items() if count >= LEAST_ROWS]
+    enough = [label for label, count in rows.items() if count >= MIN_ROWS]
     if not enough:
-        return Findings(None, reason=f"no label has {LEAST_ROWS} rows")
+        return Findings(None, reason=f"no label has {MIN_ROWS} rows")
     enough.sort(key=lambda label: -rows[label])
     labels = [LabelShare(label=label, rows=rows[label]) for label in enough]
     return Findings(LabelSharesResults(labels=labels, few=len(rows) - len(enough)))
@@ -83,7 +84,7 @@ def label_between(
 
 def _at_most(usual: float) -> int:
     """Return the rows of a label that had too few to be named: as many as usual, if it may."""
-    return min(LEAST_ROWS - 1, round(usual))
+    return min(MIN_ROWS - 1, round(usual))
 
 
 def _compare(
@@ -108,18 +109,9 @@ def _compare(
 
 
 def _score(label: str, count: int, rows: int) -> Score:
-    value = count / rows
-    return Score(
-        measure="label_shares",
-        of="corpus",
-        score="share",
-        value=value,
-        lower=value,
-        upper=value,
-        bounds="exact",
-        unit=SHARE_OF_ROWS,
-        better="none",
+    return SCORES["share"].score(
+        Estimate.exact(count / rows, ""),
+        "corpus",
         label=label,
         sampling_error=share_error(count, rows, 1.0),
-        size_dependent=False,
     )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from latentscale_pipeline.measures.base import MeasureReport, Score
 from latentscale_pipeline.measures.label_shares.results import LabelShare, LabelSharesResults
+from latentscale_pipeline.measures.label_shares.scores import SCORES
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.figure import (
@@ -17,9 +15,8 @@ from latentscale_pipeline.views.figure import (
     Figure,
     Panel,
 )
-from latentscale_pipeline.views.formatting import counted, printable, shorten, write_number
-from latentscale_pipeline.views.glossary import Definition
-from latentscale_pipeline.views.scores import write_p
+from latentscale_pipeline.views.formatting import counted, format_number, printable, shorten
+from latentscale_pipeline.views.scores import format_p
 
 DRAWN_LABELS = 10
 """Labels of the figure."""
@@ -39,16 +36,7 @@ class LabelSharesReport(MeasureReport):
     title = "Labels: how frequent each is"
     question = "How frequent each label is; beside a reference, whether more or less than there."
     source = "Two binomial shares after Anscombe's transformation, Biometrika 1948"
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "share": Definition(
-            "Rows of the least usual label",
-            "Share of the corpus with the label whose share is least usual beside the reference; "
-            "its range holds the shares of all labels together.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-    }
+    scores = SCORES
 
     def is_headline(self, score: Score) -> bool:
         """Return True: the only score is of one label."""
@@ -97,7 +85,7 @@ class LabelSharesReport(MeasureReport):
         caption = (
             f"Of {counted(len(known), 'label')}, the {len(shown)} that differ most. "
             f"{counted(outside, 'label lies', 'labels lie')} outside of the grey, where chance "
-            f"alone puts {write_number(0.05 * len(known), 2)} of them."
+            f"alone puts {format_number(0.05 * len(known), 2)} of them."
         )
         return [Figure("label-shares", "Labels that differ most", caption, [panel])]
 
@@ -123,6 +111,6 @@ def _cells(found: LabelShare) -> dict[str, str]:
     return {
         **own,
         "reference": f"{found.reference_rows:,}",
-        "standard errors": write_number(found.z, 2, typeset=True),
-        "p, alone": write_p(found.p),
+        "standard errors": format_number(found.z, 2, typeset=True),
+        "p, alone": format_p(found.p),
     }

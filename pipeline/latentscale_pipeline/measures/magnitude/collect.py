@@ -28,19 +28,13 @@ from latentscale_pipeline.measures.magnitude.results import (
     MagnitudeResults,
     RarefactionByScale,
 )
+from latentscale_pipeline.measures.magnitude.scores import SCORES
 from latentscale_pipeline.measures.magnitude.tasks import cut_source, load_magnitude
 from latentscale_pipeline.results.part import Bracket
 from latentscale_pipeline.storage.artifacts import Artifact
 
-UNIT = "effective points"
-
-
 MIN_SLOPES = 2
 """Fewest scales above 0 for a dimension profile."""
-
-AREA = {"score": "area", "unit": f"{UNIT} × 1/distance", "better": "high"}
-SCALE = {"score": "convergence_scale", "unit": "1/distance", "better": "none"}
-DIFFERENCE = {**AREA, "score": "difference"}
 
 
 def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> Findings:
@@ -64,10 +58,8 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
         why_no_area, why_no_scale = artifact.values.get("reason"), convergence.get("reason")
         remark = convergence.get("remark")
         scores += [
-            Score.from_estimate(area, measure="magnitude", of=role, reason=why_no_area, **AREA),
-            Score.from_estimate(
-                scale, measure="magnitude", of=role, reason=why_no_scale or remark, **SCALE
-            ),
+            SCORES["area"].score(area, role, reason=why_no_area),
+            SCORES["convergence_scale"].score(scale, role, reason=why_no_scale or remark),
         ]
         for name in ("weights", "rarefaction", "rarefaction_sizes"):
             if name in artifact.objects:
@@ -80,11 +72,7 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
         found["difference"] = None if estimate is None else estimate.value
         found["difference_reason"] = reason
         found["difference_trapezium_error"] = compared.get("trapezium_error")
-        scores.append(
-            Score.from_estimate(
-                estimate, measure="magnitude", of="pair", reason=reason, **DIFFERENCE
-            )
-        )
+        scores.append(SCORES["difference"].score(estimate, "pair", reason=reason))
     if has_distance(section, facts):
         found["distance"], distance = collect_distance(section, facts, results)
         scores.append(distance)

@@ -22,13 +22,14 @@ from latentscale_pipeline.measures.base import (
 )
 from latentscale_pipeline.measures.magnitude.config import Magnitude
 from latentscale_pipeline.measures.magnitude.results import DistanceOfMagnitudes
+from latentscale_pipeline.measures.magnitude.scores import SCORES
 from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage
 from latentscale_pipeline.measures.shared.random_rows import row_bytes, sample_stage
 from latentscale_pipeline.storage.artifacts import Output
 
 STAGE = "magnitude-distance"
 
-MOST_ROWS, LEAST_ROWS = 2000, 100
+MAX_ROWS, MIN_ROWS = 2000, 100
 """Most rows of each corpus, and fewest whatever the budget: a matrix of both is inverted."""
 
 OTHER_DIMENSIONS = "corpus and reference have different dimensions"
@@ -140,23 +141,16 @@ def collect_distance(
         rows=list(_rows(facts).values()),
         **({"value_reason": reason} if reason else {}),
     )
-    score = Score.from_estimate(
-        estimate,
-        measure="magnitude",
-        of="pair",
-        score="distance",
-        unit="effective points",
-        better="low",
-        reason=reason,
-        sampling_error=values.get("sampling_error"),
+    score = SCORES["distance"].score(
+        estimate, "pair", reason=reason, sampling_error=values.get("sampling_error")
     )
     return part, score
 
 
 def _rows(facts: JobFacts) -> dict[Role, int]:
     """Return how many rows of each corpus are drawn."""
-    affordable = max(LEAST_ROWS, math.isqrt(int(facts.pairs)) // 2)
-    return {role: min(corpus.n, MOST_ROWS, affordable) for role, corpus in facts.corpora.items()}
+    affordable = max(MIN_ROWS, math.isqrt(int(facts.pairs)) // 2)
+    return {role: min(corpus.n, MAX_ROWS, affordable) for role, corpus in facts.corpora.items()}
 
 
 def _one_space(facts: JobFacts) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.duplicates.bottom_k import hash_rows, largest_hash, smallest_hashes
 from latentscale.sampling.rarefaction import draw_replicates
 from latentscale.tiles.distances import Metric, Points, as_points, row_blocks
@@ -158,7 +159,7 @@ def _count_distinct(inputs: Inputs) -> int:
     return n - int(inputs.results[inputs.parameters["counted"]].values["duplicates"])
 
 
-def _draw_subsets(inputs: Inputs, among: int) -> NDArray[np.int64]:
+def _draw_subsets(inputs: Inputs, among: int) -> Int64Array:
     """Draw all subsets, disjoint if there are rows enough, otherwise at least in every draw."""
     p, generator = inputs.parameters, inputs.common_generator()
     rows = min(p["rows"], among) // p["pieces"] * p["pieces"]

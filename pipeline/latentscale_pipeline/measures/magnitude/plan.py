@@ -19,7 +19,7 @@ from latentscale_pipeline.measures.base import (
     CorpusFacts,
     JobFacts,
     Role,
-    write_pairs,
+    format_pairs,
 )
 from latentscale_pipeline.measures.magnitude.config import Magnitude
 from latentscale_pipeline.measures.magnitude.distance import distance_stages
@@ -81,7 +81,7 @@ REPLICATE_BYTES = 850 * 2**20
 REPLICATE_ROW_BYTES, REPLICATE_COORDINATE_BYTES = 20_000, 36
 """Memory of a row of a replicate: for the scales of a function, and for each coordinate."""
 
-LEAST_ROWS = 64 * PIECES
+MIN_ROWS = 64 * PIECES
 """Fewest rows of a replicate; with fewer, its smallest pieces would be too small."""
 
 
@@ -132,19 +132,19 @@ def _is_subsampled(section: Magnitude, facts: JobFacts, role: Role) -> bool:
     """
     corpus = facts.corpora[role]
     if section.method in {"subsample", "nystrom"}:
-        if corpus.n < REPLICATES * LEAST_ROWS:
+        if corpus.n < REPLICATES * MIN_ROWS:
             raise BadInput(
                 f"{role}: measures.magnitude.method {section.method} draws subsets of at least "
-                f"{LEAST_ROWS} rows and there are {corpus.n} rows; use method auto"
+                f"{MIN_ROWS} rows and there are {corpus.n} rows; use method auto"
             )
         return True
     pairs = corpus.n * corpus.n / 2 * EXPECTED_PRODUCTS
     if pairs <= facts.pairs:
         return False
-    if section.method != "auto" or corpus.n < REPLICATES * LEAST_ROWS:
+    if section.method != "auto" or corpus.n < REPLICATES * MIN_ROWS:
         raise BadInput(
             f"{role}: magnitude of {corpus.n} rows visits about {pairs:.1e} row pairs and "
-            f"budget.pairs is {facts.pairs:.1e}; set budget.pairs to {write_pairs(pairs)}, use "
+            f"budget.pairs is {facts.pairs:.1e}; set budget.pairs to {format_pairs(pairs)}, use "
             "fewer rows, or set measures.magnitude.method to auto or subsample"
         )
     return True
@@ -315,5 +315,5 @@ def replicate_rows(facts: CorpusFacts, pairs: float) -> int:
     """Return the number of rows of a replicate that fits the budget and the memory limit."""
     budgeted = math.isqrt(int(pairs / (PRODUCTS * REPLICATES)))
     fitting = REPLICATE_BYTES // (REPLICATE_ROW_BYTES + REPLICATE_COORDINATE_BYTES * facts.d)
-    rows = max(LEAST_ROWS, min(budgeted, fitting, facts.n // REPLICATES))
+    rows = max(MIN_ROWS, min(budgeted, fitting, facts.n // REPLICATES))
     return int(rows - rows % PIECES)

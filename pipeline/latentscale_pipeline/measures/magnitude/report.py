@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
+from latentscale_pipeline.measures.magnitude.scores import SCORES
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.chance import with_chance
 from latentscale_pipeline.views.figure import (
@@ -18,8 +18,8 @@ from latentscale_pipeline.views.figure import (
     present,
     said_of_brackets,
 )
-from latentscale_pipeline.views.formatting import listed, printable, write_number
-from latentscale_pipeline.views.glossary import BOUNDS, Definition
+from latentscale_pipeline.views.formatting import format_number, listed, printable
+from latentscale_pipeline.views.glossary import BOUNDS
 from latentscale_pipeline.views.rarefaction import Growth, draw_rarefaction
 
 DRAWN_SCALES = 3
@@ -36,35 +36,7 @@ class MagnitudeReport(MeasureReport):
         "and nearly all of them where t is large."
     )
     source = "Limbeck et al., Metric Space Magnitude, NeurIPS 2024, definitions 3.1 to 3.5"
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "area": Definition(
-            "MagArea",
-            "Area under the magnitude function over the evaluated scales: diversity over all "
-            "scales.",
-            headline=True,
-            least=0.0,
-        ),
-        "convergence_scale": Definition(
-            "Convergence scale t_conv",
-            "The scale at which magnitude has nearly reached the number of distinct points "
-            "(95 % of it unless configured otherwise).",
-            least=0.0,
-        ),
-        "difference": Definition(
-            "MagDiff",
-            "Area of the corpus minus the area of the reference over the same scales: above 0 "
-            "the corpus is more diverse, below 0 the reference is.",
-        ),
-        "distance": Definition(
-            "Magnitude distance",
-            "What each corpus has that the other hasn't, in effective points at one scale (one "
-            "over the median distance unless configured otherwise): twice the magnitude of both "
-            "together less that of each. Equal sets of rows have 0, samples of one source more.",
-            headline=True,
-            relation="distance",
-            least=0.0,
-        ),
-    }
+    scores = SCORES
 
     def figures(self, found: MagnitudeResults, results: Results) -> list[Figure]:
         """Draw the magnitude functions and their rarefaction curves."""
@@ -103,7 +75,7 @@ class MagnitudeReport(MeasureReport):
         if found.reference is not None or function.area is None:
             return []
         said = (
-            f"MagArea goes up to scale {write_number(max(function.scales))}, which depends on the "
+            f"MagArea goes up to scale {format_number(max(function.scales))}, which depends on the "
             "rows (near-duplicates raise it): compare only areas up to one scale"
         )
         return [said]
@@ -122,7 +94,7 @@ def _distance_method(found: MagnitudeResults) -> list[tuple[str, str]]:
     if distance is None or distance.scale is None:
         return []
     rows = " and ".join(f"{count:,}" for count in distance.rows)
-    return [("magnitude distance", f"{rows} rows at scale {write_number(distance.scale)}")]
+    return [("magnitude distance", f"{rows} rows at scale {format_number(distance.scale)}")]
 
 
 def _rule_notes(found: MagnitudeResults) -> list[str]:
@@ -144,7 +116,7 @@ def _rule_notes(found: MagnitudeResults) -> list[str]:
 def _function_method(function: MagnitudeFunction) -> str:
     return (
         f"{listed(function.method)} at {len(function.scales)} scales from "
-        f"{write_number(min(function.scales))} to {write_number(max(function.scales))}, "
+        f"{format_number(min(function.scales))} to {format_number(max(function.scales))}, "
         f"{printable(function.metric)} distance, {function.n:,} distinct rows"
     )
 
@@ -177,7 +149,7 @@ def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figu
             reason = printable(function.convergence_scale_reason or "no reason was recorded")
             sentences.append(f"The {style.name} has no convergence scale: {reason}.")
         elif scale > 1.5 * last:
-            beyond = f"t_conv of the {style.name} is {write_number(scale)}, outside this plot."
+            beyond = f"t_conv of the {style.name} is {format_number(scale)}, outside this plot."
             sentences.append(beyond)
         else:
             rules.append(Rule(scale, style))
@@ -241,7 +213,7 @@ def _curves(style: Style, function: MagnitudeFunction) -> list[Growth]:
     places = sorted({round(last * (share + 1) / DRAWN_SCALES) for share in range(DRAWN_SCALES)})
     return [
         Growth(
-            of=f"t = {write_number(function.scales[place], 3)}",
+            of=f"t = {format_number(function.scales[place], 3)}",
             style=style,
             sizes=grown.sizes,
             values=[values[place] for values in grown.values],

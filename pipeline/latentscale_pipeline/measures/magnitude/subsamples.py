@@ -8,9 +8,7 @@ the first replicate; the function on the job's scales follows.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.magnitude.dense import NoConvergenceScale
 from latentscale.magnitude.nystrom import NystromMagnitude, nystrom_magnitude
 from latentscale.magnitude.subsampled_convergence import (
@@ -31,8 +29,6 @@ from latentscale_pipeline.measures.magnitude.distinct_sample import DistinctSamp
 from latentscale_pipeline.measures.magnitude.tasks import job_scales, without_scale
 from latentscale_pipeline.measures.shared.distinct_rows import DistinctRows
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-Float64Array = NDArray[np.float64]
 
 PIECES = 2**HALVINGS
 """Number of pieces of the smallest size."""
@@ -134,5 +130,5 @@ def _curve(inputs: Inputs) -> RarefactionCurve:
     return rarefaction_curve(inputs.parts[0].array("scales"), parts)
 
 
-def _curve_arrays(curve: RarefactionCurve) -> dict[str, Float64Array | NDArray[np.int64]]:
+def _curve_arrays(curve: RarefactionCurve) -> dict[str, Float64Array | Int64Array]:
     return {"rarefaction_sizes": curve.sizes, "rarefaction": curve.means}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from latentscale.estimate import Estimate
 from latentscale.mmd.two_sample import Discrepancy
 from latentscale_pipeline.measures.base import ExpectedScore, Findings, JobFacts, Results, Score
 from latentscale_pipeline.measures.mmd.config import Mmd
 from latentscale_pipeline.measures.mmd.plan import stage_name, too_few_rows
 from latentscale_pipeline.measures.mmd.results import DiscrepancyOfPair, MmdResults
+from latentscale_pipeline.measures.mmd.scores import SCORES
 
 
 def collect_mmd(section: Mmd, facts: JobFacts, results: Results) -> Findings:
@@ -23,30 +25,26 @@ def collect_mmd(section: Mmd, facts: JobFacts, results: Results) -> Findings:
         values = artifact.values
         label = f"rbf {section.bandwidth}" if kernel == "rbf" else kernel
         fields: dict[str, Any] = {
-            "measure": "mmd",
-            "of": "pair",
-            "score": "mmd",
             "kernel": label,
-            "unit": "squared distance" if kernel == "linear" else "kernel",
-            "better": "low",
-            "size_dependent": False,
+            **({"unit": "squared distance"} if kernel == "linear" else {}),
         }
         if why := values.get("reason"):
-            scores.append(Score(value=None, reason=why, **fields))
+            scores.append(SCORES["mmd"].score(None, "pair", reason=why, **fields))
             continue
         tested = Discrepancy(values["value"], values["sampling_error"], artifact.array("divided"))
-        own: dict[str, Any] = {"value": tested.value, "sampling_error": tested.sampling_error}
         found.append(
             DiscrepancyOfPair(
                 kernel=kernel,
                 bandwidth=values["bandwidth"],
                 p=tested.expected.p,
                 divisions=len(tested.divided),
-                **own,
+                value=tested.value,
+                sampling_error=tested.sampling_error,
                 **{name: values[name] for name in ("groups", "rows", "method")},
             )
         )
         expected[len(scores)] = ExpectedScore(values["rows"][0], tested.expected)
-        ends = {name: values[name] for name in ("lower", "upper", "bounds")}
-        scores.append(Score(**own, **ends, **fields))
+        estimate = Estimate(tested.value, values["lower"], values["upper"], values["bounds"], "")
+        fields["sampling_error"] = tested.sampling_error
+        scores.append(SCORES["mmd"].score(estimate, "pair", **fields))
     return Findings(MmdResults(pair=found), tuple(scores), expected=expected)

@@ -18,7 +18,7 @@ from latentscale_pipeline.measures.mmd.config import Mmd, MmdKernel
 from latentscale_pipeline.measures.mmd.tasks import (
     BLOCK_ROWS,
     FREQUENCIES,
-    LEAST_ROWS,
+    MIN_ROWS,
     PAIRED_ROWS,
     SHARDS_PER_TASK,
     choose_features,
@@ -58,8 +58,8 @@ def plan_mmd(section: Mmd, facts: JobFacts) -> list[Stage]:
 
 def too_few_rows(facts: JobFacts) -> str:
     """Return why there is no test; empty if there is one."""
-    few = [role for role, corpus in facts.corpora.items() if corpus.n < LEAST_ROWS]
-    return f"the {few[0]} has fewer than {LEAST_ROWS} rows" if few else ""
+    few = [role for role, corpus in facts.corpora.items() if corpus.n < MIN_ROWS]
+    return f"the {few[0]} has fewer than {MIN_ROWS} rows" if few else ""
 
 
 def stage_name(kernel: MmdKernel) -> str:

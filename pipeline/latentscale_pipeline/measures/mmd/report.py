@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.mmd.results import DiscrepancyOfPair, MmdResults
-from latentscale_pipeline.views.formatting import write_number
-from latentscale_pipeline.views.glossary import Definition
+from latentscale_pipeline.measures.mmd.scores import SCORES
+from latentscale_pipeline.views.formatting import format_number
 
 METHODS = {
     "pairs": "all pairs of the rows in groups",
@@ -25,15 +22,7 @@ class MmdReport(MeasureReport):
     title = "Same distribution: maximum mean discrepancy"
     question = "Whether the rows of both corpora can come from one distribution."
     source = "Gretton et al., A kernel two-sample test, JMLR 2012, equation 3 and section 2.3"
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "mmd": Definition(
-            "MMD²",
-            "Squared distance between the mean embeddings of both corpora; 0 on average, below 0 "
-            "as often as above, if they have the same distribution.",
-            headline=True,
-            relation="distance",
-        )
-    }
+    scores = SCORES
 
     def methods(self, found: MmdResults) -> list[tuple[str, str]]:
         """Return how each discrepancy was computed and tested."""
@@ -41,7 +30,7 @@ class MmdReport(MeasureReport):
 
 
 def _method(entry: DiscrepancyOfPair) -> str:
-    width = "" if entry.bandwidth is None else f", bandwidth {write_number(entry.bandwidth)}"
+    width = "" if entry.bandwidth is None else f", bandwidth {format_number(entry.bandwidth)}"
     (ours, theirs), (rows, usual) = entry.groups, entry.rows
     alone = rows == ours and usual == theirs
     size = "of one row" if alone else f"with {rows:,} and {usual:,} rows in all"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.estimate import student_quantile
 from latentscale.linalg.fourier_features import draw_frequencies, fourier_features
 from latentscale.mmd.group_sums import GroupSums, sum_feature_pairs, sum_rbf_pairs
@@ -17,18 +18,16 @@ from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.shared.bandwidth import read_bandwidth
 from latentscale_pipeline.storage.artifacts import Output
 
-Float64Array = NDArray[np.float64]
-
-MOST_ROWS = 10_000_000
+MAX_ROWS = 10_000_000
 """Most rows of a corpus that are looked at; beyond, random ones are."""
 
-MOST_RATIO = 100
+MAX_RATIO = 100
 """How many times as many rows are looked at of the larger corpus."""
 
-MOST_GROUPS, MOST_TOGETHER = 500, 2000
+MAX_GROUPS, MAX_TOGETHER = 500, 2000
 """Most groups of the smaller corpus, and of both together."""
 
-LEAST_ROWS = 20
+MIN_ROWS = 20
 """Fewest rows of a corpus."""
 
 PAIRED_ROWS = 20_000
@@ -55,13 +54,13 @@ CONFIDENCE = 0.975
 
 def rows_taken(n: int, other: int) -> int:
     """Return how many rows of a corpus are looked at, beside another one."""
-    return min(n, MOST_ROWS, MOST_RATIO * min(other, MOST_ROWS))
+    return min(n, MAX_ROWS, MAX_RATIO * min(other, MAX_ROWS))
 
 
 def divide_rows(m: int, n: int) -> tuple[int, tuple[int, int]]:
     """Return the rows of a group, and the number of groups of two corpora of m and n rows."""
     m, n = rows_taken(m, n), rows_taken(n, m)
-    size = max(1, -(-min(m, n) // MOST_GROUPS), -(-(m + n) // MOST_TOGETHER))
+    size = max(1, -(-min(m, n) // MAX_GROUPS), -(-(m + n) // MAX_TOGETHER))
     return size, (m // size, n // size)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
+from latentscale.estimate import Estimate
 from latentscale.modes.difference import expect_mode
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.measures.base import (
@@ -22,6 +22,7 @@ from latentscale_pipeline.measures.base import (
 from latentscale_pipeline.measures.modes.config import ModesSection
 from latentscale_pipeline.measures.modes.plan import stage_name, too_few_rows
 from latentscale_pipeline.measures.modes.results import Mode, ModeRow, ModesResults
+from latentscale_pipeline.measures.modes.scores import SCORES
 from latentscale_pipeline.measures.modes.tasks import KINDS
 from latentscale_pipeline.storage.artifacts import Artifact
 
@@ -77,23 +78,18 @@ def _score(
     section: ModesSection, kernel: str, kind: str, found: Artifact, reason: str | None
 ) -> Score:
     """Return the largest mode of a kind, with its interval over random frequencies."""
-    estimate: dict[str, Any] = {"value": None, "reason": reason}
+    estimate = None
     if reason is None:
         values = found.array(f"{kind}_values")
         largest = float(values[0]) if len(values) else 0.0
         exact = kernel == "cosine"
         lower, upper = (largest, largest) if exact else map(float, found.array(f"{kind}_interval"))
-        bounds = "exact" if exact else "interval95"
-        estimate = {"value": largest, "lower": lower, "upper": upper, "bounds": bounds}
-    return Score(
-        measure="modes",
-        of="pair",
-        score=kind,
+        estimate = Estimate(largest, lower, upper, "exact" if exact else "interval95", "")
+    return SCORES[kind].score(
+        estimate,
+        "pair",
         kernel=kernel if kernel == "cosine" else f"rbf {section.bandwidth}",
-        unit="mean squared cosine",
-        better="low",
-        size_dependent=True,
-        **estimate,
+        reason=reason,
     )
 
 

@@ -27,13 +27,13 @@ from latentscale_pipeline.measures.modes.tasks import (
 )
 from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage, planned_bandwidth
 
-GROUPS, LEAST_GROUPS = 20, 8
+GROUPS, MIN_GROUPS = 20, 8
 """Most and fewest groups of a corpus."""
 
 MOMENT_BYTES = 256 * 2**20
 """Memory for the second moments of all groups of a corpus."""
 
-LEAST_ROWS = 100
+MIN_ROWS = 100
 """Fewest rows of a corpus."""
 
 PRODUCTS = 20
@@ -70,12 +70,12 @@ def stage_name(kernel: ModesKernel, step: str = "") -> str:
 
 def too_few_rows(facts: JobFacts) -> str:
     """Return why there are no modes; empty if there are."""
-    few = [role for role, corpus in facts.corpora.items() if corpus.n < LEAST_ROWS]
-    return f"the {few[0]} has fewer than {LEAST_ROWS} rows" if few else ""
+    few = [role for role, corpus in facts.corpora.items() if corpus.n < MIN_ROWS]
+    return f"the {few[0]} has fewer than {MIN_ROWS} rows" if few else ""
 
 
 def _groups(width: int) -> int:
-    return max(LEAST_GROUPS, min(GROUPS, MOMENT_BYTES // (8 * width**2)))
+    return max(MIN_GROUPS, min(GROUPS, MOMENT_BYTES // (8 * width**2)))
 
 
 def _width(kernel: ModesKernel, facts: JobFacts) -> int:

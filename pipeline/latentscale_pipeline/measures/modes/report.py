@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.modes.results import Mode, ModesResults
+from latentscale_pipeline.measures.modes.scores import SCORES
 from latentscale_pipeline.views.content import Table, table_of
-from latentscale_pipeline.views.formatting import printable, shorten, write_number
-from latentscale_pipeline.views.glossary import Definition
+from latentscale_pipeline.views.formatting import format_number, printable, shorten
 
 SHOWN_ROWS = 5
 """Rows that stand for a mode in a table."""
@@ -32,24 +31,7 @@ class ModesReport(MeasureReport):
         "Zhang, Li and Farnia, An interpretable evaluation of entropy-based novelty of generative "
         "models, ICML 2024"
     )
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "novel": Definition(
-            "Largest novel mode",
-            "By how much the kind of rows that gained most is more frequent than in the "
-            "reference; chance alone makes one, too.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-        "missing": Definition(
-            "Largest missing mode",
-            "By how much the kind of rows that lost most is less frequent than in the reference; "
-            "chance alone makes one, too.",
-            headline=True,
-            least=0.0,
-            most=1.0,
-        ),
-    }
+    scores = SCORES
 
     def tables(self, found: ModesResults) -> list[Table]:
         """Return the modes of both kinds, with rows that stand for them."""
@@ -67,7 +49,7 @@ class ModesReport(MeasureReport):
         """Return what the RBF kernel is made with."""
         if found.bandwidth is None:
             return []
-        width = write_number(found.bandwidth)
+        width = format_number(found.bandwidth)
         return [("modes, rbf", f"random Fourier features, bandwidth {width}")]
 
     def notes(self, found: ModesResults) -> list[str]:
@@ -90,9 +72,9 @@ def _table_rows(modes: Sequence[Mode]) -> list[dict[str, str]]:
     return [
         {
             "mode": f"{mode.kernel} {place}" if kernels else str(place),
-            "difference": write_number(mode.value, 2, typeset=True),
-            "corpus": write_number(mode.corpus, 3, typeset=True),
-            "reference": write_number(mode.reference, 3, typeset=True),
+            "difference": format_number(mode.value, 2, typeset=True),
+            "corpus": format_number(mode.corpus, 3, typeset=True),
+            "reference": format_number(mode.reference, 3, typeset=True),
             "labels": _labels(mode),
             "nearest rows": ", ".join(
                 printable(shorten(row.id, 40)) if row.id is not None else f"row {row.row}"

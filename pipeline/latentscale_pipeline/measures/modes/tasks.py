@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.linalg.fourier_features import draw_frequencies
 from latentscale.modes.difference import (
     GroupMoments,
@@ -18,9 +18,6 @@ from latentscale.tiles.distances import row_blocks
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.shared.bandwidth import read_bandwidth
 from latentscale_pipeline.storage.artifacts import Output
-
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
 
 SHARDS_PER_TASK = 8
 """Shards that one task reads."""

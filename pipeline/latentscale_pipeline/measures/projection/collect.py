@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentscale.projection.tsne import LEAST_ROWS
+from latentscale.array_types import Float32Array, Float64Array, Int64Array
+from latentscale.projection.tsne import MIN_ROWS
 from latentscale.tiles.distances import Metric, as_points
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.measures.base import Findings, JobFacts, Results, Role
@@ -40,8 +40,8 @@ rows that aren't on it; the former also that of ids, labels or texts."""
 def collect_projection(section: ProjectionSection, facts: JobFacts, results: Results) -> Findings:
     """Collect the places of the rows, and what the map keeps."""
     counts = drawn_rows(section, facts)
-    if sum(counts.values()) < LEAST_ROWS:
-        return Findings(None, reason=f"a map needs {LEAST_ROWS} rows or more")
+    if sum(counts.values()) < MIN_ROWS:
+        return Findings(None, reason=f"a map needs {MIN_ROWS} rows or more")
     found = results("projection")
     rows, places = found.array("rows"), _on_square(found.array("places"))
     parts: dict[str, RowsOnMap] = {}
@@ -63,12 +63,12 @@ def collect_projection(section: ProjectionSection, facts: JobFacts, results: Res
     return Findings(part, arrays=arrays)
 
 
-def _on_square(places: NDArray[np.float32]) -> NDArray[np.int64]:
+def _on_square(places: Float32Array) -> Int64Array:
     """Scale places to whole numbers from 0 to the side of the square, alike in both directions."""
     low, high = places.min(axis=0), places.max(axis=0)
     extent = float((high - low).max()) / (1.0 - 2.0 * ROOM) or 1.0
     centred = (places - (low + high) / 2.0) / extent
-    whole: NDArray[np.int64] = np.rint(SIDE * (0.5 + centred.astype(np.float64))).astype(np.int64)
+    whole: Int64Array = np.rint(SIDE * (0.5 + centred.astype(np.float64))).astype(np.int64)
     return whole
 
 
@@ -151,7 +151,7 @@ def _places_beside(
     return {key: places[place] for key, place in zip(missing, found.tolist(), strict=True)}
 
 
-def _read(corpora: Mapping[Role, Corpus], keys: Sequence[RowKey]) -> NDArray[np.float64]:
+def _read(corpora: Mapping[Role, Corpus], keys: Sequence[RowKey]) -> Float64Array:
     """Return the vectors of some rows of any corpora, in their order."""
     vectors = np.empty((len(keys), corpora["corpus"].d))
     for role, corpus in corpora.items():

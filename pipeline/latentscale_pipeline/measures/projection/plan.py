@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latentscale.projection.tsne import EARLY, LATE, LEAST_ROWS
+from latentscale.projection.tsne import EARLY, LATE, MIN_ROWS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import FEW_TILES_BYTES, RESULT_BYTES, JobFacts, Role
@@ -25,7 +25,7 @@ SEARCH_OPERATIONS = 60.0
 
 def plan_projection(section: ProjectionSection, facts: JobFacts) -> list[Stage]:
     """Plan random rows of each corpus, and their places."""
-    if sum(drawn_rows(section, facts).values()) < LEAST_ROWS:
+    if sum(drawn_rows(section, facts).values()) < MIN_ROWS:
         return []
     drawn = [
         drawn_rows_stage(f"projection-rows-{role}", role, facts.corpora[role], rows, facts.seed)

@@ -13,9 +13,9 @@ from latentscale_pipeline.measures.projection.results import (
 )
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, present
-from latentscale_pipeline.views.formatting import shorten, write_number
+from latentscale_pipeline.views.formatting import format_number, shorten
 
-LEAST_KEPT = 0.2
+MIN_KEPT = 0.2
 """Share of neighbours, of those that chance wouldn't keep, below which a map isn't shown."""
 
 NEIGHBOURS = 10
@@ -50,7 +50,7 @@ class ProjectionReport(MeasureReport):
 
     def methods(self, found: ProjectionResults) -> list[tuple[str, str]]:
         """Return how the map was made."""
-        said = f"t-SNE of the {found.metric} distance, perplexity {write_number(found.perplexity)}"
+        said = f"t-SNE of the {found.metric} distance, perplexity {format_number(found.perplexity)}"
         return [("map", said)]
 
 
@@ -58,7 +58,7 @@ def _is_good(found: ProjectionResults) -> bool:
     """Return whether the map keeps more neighbours than chance would."""
     others = sum(len(part.row) for _, part in present(found)) - 1
     chance = NEIGHBOURS / max(others, NEIGHBOURS + 1)
-    return (found.kept - chance) / (1.0 - chance) >= LEAST_KEPT
+    return (found.kept - chance) / (1.0 - chance) >= MIN_KEPT
 
 
 def _draw(found: ProjectionResults) -> Figure:
@@ -78,10 +78,12 @@ def _draw(found: ProjectionResults) -> Figure:
     shown = f"{' and '.join(counts)}, at random"
     # What marks a row lies below its dot.
     panel = Panel("", "", "", [*_marks(found), *clouds], scattered=True, bare=SIDE)
-    return Figure("map", "Rows that are alike lie near each other", _said(found, shown), [panel])
+    return Figure(
+        "map", "Rows that are alike lie near each other", _summary_sentence(found, shown), [panel]
+    )
 
 
-def _said(found: ProjectionResults, shown: str) -> str:
+def _summary_sentence(found: ProjectionResults, shown: str) -> str:
     """Say what the map shows, and how far it can be trusted."""
     marked = len(found.marked or ())
     marks = f"; marked: {marked:,} rows to look at" if marked else ""
@@ -124,4 +126,4 @@ def _texts(part: RowsOnMap) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    return f"{write_number(100 * share, 2, typeset=True)} %"
+    return f"{format_number(100 * share, 2, typeset=True)} %"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.sampling.median_distance import (
     MEDIAN_PAIRS,
     PAIRS_AT_ONCE,
@@ -86,7 +86,7 @@ def find_bandwidth(inputs: Inputs) -> Output:
     return Output(values={"bandwidth": bandwidth})
 
 
-def _pairs(inputs: Inputs, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(inputs: Inputs, n: int) -> tuple[Int64Array, Int64Array]:
     """Draw pairs: the rows in them, ascending, and the places of first and of second rows."""
     pairs = draw_pairs(n, inputs.common_generator())
     rows, places = np.unique(np.concatenate(pairs), return_inverse=True)

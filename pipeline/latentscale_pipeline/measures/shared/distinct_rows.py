@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.duplicates.distinct import (
     Distinct,
     find_candidates,
@@ -85,7 +85,7 @@ def find_rows(inputs: Inputs) -> Output:
 
 
 def _find_distinct(
-    corpus: Corpus, metric: Metric, projections: NDArray[np.float64], merged: float
+    corpus: Corpus, metric: Metric, projections: Float64Array, merged: float
 ) -> Distinct:
     if merged > 0:
         return merge_within(as_points(corpus.read_all(), metric), merged)
@@ -116,9 +116,9 @@ class DistinctRows:
 
     corpus: Corpus
     metric: Metric
-    rows: NDArray[np.int64]
-    group: NDArray[np.int64]
-    origin: NDArray[np.float64]
+    rows: Int64Array
+    group: Int64Array
+    origin: Float64Array
 
     @classmethod
     def of(cls, inputs: Inputs) -> DistinctRows:
@@ -141,7 +141,7 @@ class DistinctRows:
         """Groups of the same size as those of all rows, so the last ones may be empty."""
         return RowGroups(len(self), cut_rows(self.corpus.n, self.corpus.d).size)
 
-    def read(self, which: slice | NDArray[np.int64]) -> Points:
+    def read(self, which: slice | Int64Array) -> Points:
         """Read the distinct rows at ascending positions."""
         rows = self.corpus.read_index(self.rows[which])
         return as_points(rows, self.metric).about(self.origin)

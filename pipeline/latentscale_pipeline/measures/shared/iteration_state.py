@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.linalg.iterations import Arrays, Iteration
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.shared.packing import pack, unpack
@@ -80,9 +81,7 @@ def join_groups(state: Artifact, groups: RowGroups) -> NDArray[Any]:
     return np.concatenate([read_group(state, group) for group in range(groups.count)])
 
 
-def add_group_sums(
-    parts: Sequence[Artifact], groups: RowGroups, columns: int
-) -> NDArray[np.float64]:
+def add_group_sums(parts: Sequence[Artifact], groups: RowGroups, columns: int) -> Float64Array:
     """Add the sums of all tasks in order; each task has the sums of one or two groups."""
     sums = np.zeros((groups.n, columns))
     for part in parts:

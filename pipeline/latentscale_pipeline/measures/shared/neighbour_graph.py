@@ -14,6 +14,7 @@ import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.graphs.knn import (
     GraphSummary,
     summarise,
@@ -135,7 +136,7 @@ def describe_graph(inputs: Inputs) -> Output:
     return Output(values={**values, "product_work": work})
 
 
-def _joined_components(inputs: Inputs, counts: list[int]) -> NDArray[np.int64]:
+def _joined_components(inputs: Inputs, counts: list[int]) -> Int64Array:
     """Pairs of components of different blocks that an edge joins, numbered through all blocks."""
     layout = Layout(inputs.parameters["n"], inputs.parameters["d"])
     first = np.cumsum([0, *counts])

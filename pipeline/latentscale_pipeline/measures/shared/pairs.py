@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array, UInt64Array
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.errors import BadInput
@@ -176,7 +176,7 @@ def keep_ids(inputs: Inputs) -> Output:
     return Output(arrays={"hashes": hashes, "rows": rows})
 
 
-def _hash_ids(inputs: Inputs, role: Role) -> Iterator[tuple[int, NDArray[np.uint64]]]:
+def _hash_ids(inputs: Inputs, role: Role) -> Iterator[tuple[int, UInt64Array]]:
     """Yield the first row of each block of ids, and their hashes."""
     first, seed = 0, inputs.stage.seed or 0
     for block in inputs.corpora[role].companion_blocks("ids"):
@@ -191,9 +191,7 @@ def _hash_ids(inputs: Inputs, role: Role) -> Iterator[tuple[int, NDArray[np.uint
         first += len(names)
 
 
-def _refuse_repeated(
-    inputs: Inputs, role: Role, hashes: NDArray[np.uint64], rows: NDArray[np.int64]
-) -> None:
+def _refuse_repeated(inputs: Inputs, role: Role, hashes: UInt64Array, rows: Int64Array) -> None:
     """Refuse an id that occurs twice; hashes ascend."""
     repeated = np.flatnonzero(hashes[1:] == hashes[:-1])
     if len(repeated):
@@ -260,7 +258,7 @@ def store_paired(inputs: Inputs) -> Output:
     return Output(arrays={"vectors": gather_in_order(inputs, corpus, _rows(inputs))})
 
 
-def _rows(inputs: Inputs) -> NDArray[np.int64]:
+def _rows(inputs: Inputs) -> Int64Array:
     return inputs.results[inputs.parameters["paired"]].array(inputs.parameters["role"])
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.tiles.distances import row_blocks
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.cost import CostEstimate
@@ -24,12 +25,10 @@ from latentscale_pipeline.measures.base import RESULT_BYTES, CorpusFacts, Role
 from latentscale_pipeline.measures.shared.shard_blocks import count_blocks
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
-Int64Array = NDArray[np.int64]
-
-MOST_TASKS = 256
+MAX_TASKS = 256
 """Largest number of tasks that share the shards of a corpus."""
 
-LEAST_ROWS = 100
+MIN_ROWS = 100
 """Fewest rows that are compared with all, whatever the budget."""
 
 BLOCK_ROWS = 1024
@@ -82,7 +81,7 @@ def row_bytes(facts: CorpusFacts) -> int:
 
 def reading_tasks(facts: CorpusFacts) -> int:
     """Count the tasks that share the shards of a corpus."""
-    return min(count_blocks(facts), MOST_TASKS)
+    return min(count_blocks(facts), MAX_TASKS)
 
 
 def share_reading(stage: Stage, facts: CorpusFacts, read: Work, drawn: int) -> Stage:
@@ -181,7 +180,7 @@ def read_drawn(inputs: Inputs) -> Output:
 
 def affordable_rows(n: int, most: int, pairs: float) -> int:
     """Return how many rows are compared with all n: within the budget of pairs, but not too few."""
-    return min(n, most, max(LEAST_ROWS, int(pairs / n)))
+    return min(n, most, max(MIN_ROWS, int(pairs / n)))
 
 
 # --- random rows as a stage ---------------------------------------------------------------------

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 GROUP_BYTES = 96 * 2**20
 """Memory of one group's rows, in both precisions."""
 
-LEAST_ROWS = 2048
+MIN_ROWS = 2048
 """Fewest rows of a group: with fewer, handing out a task takes longer than the task."""
 
-MOST_ROWS = 16384
+MAX_ROWS = 16384
 
 GROUPS = 4
 """Usual number of groups, which gives ten tasks, within the limits on their size."""
@@ -71,5 +71,5 @@ class RowGroups:
 def cut_rows(n: int, d: int) -> RowGroups:
     """Cut ``n`` rows of ``d`` dimensions into groups."""
     fitting = GROUP_BYTES // (12 * (d + 1))
-    size = min(max(LEAST_ROWS, -(-n // GROUPS)), MOST_ROWS, fitting)
+    size = min(max(MIN_ROWS, -(-n // GROUPS)), MAX_ROWS, fitting)
     return RowGroups(n, max(ROUNDED_ROWS, -(-size // ROUNDED_ROWS) * ROUNDED_ROWS))

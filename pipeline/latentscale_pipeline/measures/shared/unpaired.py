@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from latentscale_pipeline.results.part import Part, Share
-from latentscale_pipeline.views.formatting import printable, shorten, write_share
+from latentscale_pipeline.views.formatting import format_share, printable, shorten
 
 FEW = 0.001
 """Share of unpaired rows up to which nobody needs to know."""
@@ -35,6 +35,6 @@ def describe_unpaired(corpus: UnpairedRows, reference: UnpairedRows) -> Iterator
         if part.share > FEW:
             named = ", ".join(printable(shorten(each, 40)) for each in part.ids)
             yield (
-                f"{write_share(part.share)} of the {role}'s rows have no partner ({named}, …), and "
-                "aren't compared"
+                f"{format_share(part.share)} of the {role}'s rows have no partner ({named}, …), "
+                "and aren't compared"
             )

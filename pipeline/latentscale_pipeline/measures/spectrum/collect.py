@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.spectrum.lengths import bin_ends
 from latentscale_pipeline.measures.base import (
     CorpusFacts,
@@ -15,7 +15,7 @@ from latentscale_pipeline.measures.base import (
     Results,
     Role,
     Score,
-    load_estimate,
+    load_scored,
 )
 from latentscale_pipeline.measures.spectrum.plan import stage_name
 from latentscale_pipeline.measures.spectrum.results import (
@@ -23,28 +23,8 @@ from latentscale_pipeline.measures.spectrum.results import (
     SpectrumOfCorpus,
     SpectrumResults,
 )
+from latentscale_pipeline.measures.spectrum.scores import SCORES
 from latentscale_pipeline.storage.artifacts import Artifact
-
-UNITS: dict[str, tuple[str, str]] = {
-    "effective rank": ("dimensions", "none"),
-    "effective rank corrected": ("dimensions", "none"),
-    "participation ratio": ("dimensions", "none"),
-    "participation ratio corrected": ("dimensions", "none"),
-    "RankMe": ("dimensions", "high"),
-    "IsoScore": ("share", "high"),
-    "first component": ("share of the variance", "none"),
-    "mean length": ("distance", "none"),
-    "length variation": ("deviation over mean", "none"),
-}
-"""Unit of each score, and which direction is better."""
-
-SIZE_INDEPENDENT = (
-    "effective rank corrected",
-    "participation ratio corrected",
-    "mean length",
-    "length variation",
-)
-"""Scores that are compared between corpora of different sizes."""
 
 PLACES = 48
 """Numbers of components at which the explained share is kept."""
@@ -58,21 +38,9 @@ def collect_spectrum(facts: JobFacts, results: Results) -> Findings:
     for role, corpus in facts.corpora.items():
         found = results(stage_name(role))
         parts[role] = _part(corpus, found)
-        for name, (unit, better) in UNITS.items():
+        for name, definition in SCORES.items():
             value = found.values["scores"][name]
-            scores.append(
-                Score.from_estimate(
-                    load_estimate(value["estimate"]) if "estimate" in value else None,
-                    measure="spectrum",
-                    of=role,
-                    score=name,
-                    unit=unit,
-                    better=better,
-                    reason=value.get("reason"),
-                    sampling_error=value.get("sampling_error"),
-                    size_dependent=name not in SIZE_INDEPENDENT,
-                )
-            )
+            scores.append(definition.score(load_scored(value), role, reason=value.get("reason")))
         arrays |= {f"spectrum/{role}/{name}": found.path(name) for name in ("shares", "lengths")}
     own = parts["corpus"]
     part = SpectrumResults(corpus=own, reference=parts.get("reference"))
@@ -101,7 +69,7 @@ def _part(corpus: CorpusFacts, found: Artifact) -> SpectrumOfCorpus:
     )
 
 
-def _lengths(values: Any, counts: NDArray[np.int64]) -> RowLengths:
+def _lengths(values: Any, counts: Int64Array) -> RowLengths:
     """Return the histogram from the first bin with rows to the last."""
     filled = np.flatnonzero(counts)
     kept = slice(int(filled[0]), int(filled[-1]) + 1) if len(filled) else slice(0, 0)

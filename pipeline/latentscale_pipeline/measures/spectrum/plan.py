@@ -5,7 +5,7 @@ from __future__ import annotations
 from latentscale.linalg.moments import BLOCK_ROWS
 from latentscale.sampling.jackknife import GROUPS
 from latentscale.spectrum.lengths import BINS
-from latentscale.spectrum.scores import LEAST_ROWS
+from latentscale.spectrum.scores import MIN_ROWS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import (
@@ -16,13 +16,13 @@ from latentscale_pipeline.measures.base import (
     JobFacts,
     Role,
 )
-from latentscale_pipeline.measures.shared.random_rows import MOST_TASKS
+from latentscale_pipeline.measures.shared.random_rows import MAX_TASKS
 from latentscale_pipeline.measures.spectrum.tasks import score_sums, sum_groups
 
-LEAST_GROUPS = 8
+MIN_GROUPS = 8
 """Fewest groups of a corpus that is divided into groups."""
 
-MOMENT_BYTES, MOST_BYTES = 256 * 2**20, 2**30
+MOMENT_BYTES, MAX_BYTES = 256 * 2**20, 2**30
 """Memory for the moments of all groups of a corpus, and for those of the fewest groups."""
 
 SHARDS_PER_TASK = 8
@@ -52,13 +52,13 @@ def stage_name(role: Role) -> str:
 def count_groups(corpus: CorpusFacts) -> int:
     """Return how many groups the rows of a corpus are divided into."""
     matrix = 8 * corpus.d**2
-    if corpus.n < LEAST_ROWS or LEAST_GROUPS * matrix > MOST_BYTES:
+    if corpus.n < MIN_ROWS or MIN_GROUPS * matrix > MAX_BYTES:
         return 1
-    return max(LEAST_GROUPS, min(GROUPS, MOMENT_BYTES // matrix))
+    return max(MIN_GROUPS, min(GROUPS, MOMENT_BYTES // matrix))
 
 
 def _stage(corpus: CorpusFacts, role: Role, seed: int, groups: int) -> Stage:
-    matrix, shards = 8 * corpus.d**2, max(SHARDS_PER_TASK, -(-corpus.shards // MOST_TASKS))
+    matrix, shards = 8 * corpus.d**2, max(SHARDS_PER_TASK, -(-corpus.shards // MAX_TASKS))
     parts = -(-corpus.shards // shards)
     held = groups * (matrix + 8 * BINS)
     return Stage(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.spectrum.results import SpectrumOfCorpus, SpectrumResults
+from latentscale_pipeline.measures.spectrum.scores import SCORES
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.chance import with_chance
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, present
-from latentscale_pipeline.views.formatting import listed, write_number
-from latentscale_pipeline.views.glossary import Definition
+from latentscale_pipeline.views.formatting import format_number, listed
 
 WELL_KNOWN = 8
 """Rows for each dimension from which corrections and their sampling errors hold."""
 
-LEAST_BINS = 4
+MIN_BINS = 4
 """Fewest bins of lengths that are drawn."""
 
 
@@ -34,60 +33,7 @@ class SpectrumReport(MeasureReport):
         "Roy and Vetterli 2007 (effective rank); Garrido et al. 2023 (RankMe); Rudman et al. 2022 "
         "(IsoScore)"
     )
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "effective rank": Definition(
-            "Effective rank",
-            "Number of directions in which the rows vary: the exponential of the entropy of the "
-            "principal components' shares of the variance.",
-            headline=True,
-            least=1.0,
-        ),
-        "effective rank corrected": Definition(
-            "Effective rank, corrected",
-            "An estimate of the effective rank with very many rows of the same source.",
-            least=1.0,
-        ),
-        "participation ratio": Definition(
-            "Participation ratio",
-            "The same count, in which small components matter less: one over the sum of the "
-            "squared shares.",
-            least=1.0,
-        ),
-        "participation ratio corrected": Definition(
-            "Participation ratio, corrected",
-            "An estimate of the participation ratio with very many rows of the same source.",
-            least=1.0,
-        ),
-        "RankMe": Definition(
-            "RankMe",
-            "Effective rank of the rows themselves, from their singular values; the mean counts as "
-            "a direction.",
-            least=1.0,
-        ),
-        "IsoScore": Definition(
-            "IsoScore",
-            "Whether all directions are used alike: 1 if they are, 0 if there is only one.",
-            least=0.0,
-            most=1.0,
-        ),
-        "first component": Definition(
-            "First component",
-            "Share of the variance that the first principal component holds.",
-            least=0.0,
-            most=1.0,
-        ),
-        "mean length": Definition(
-            "Mean length",
-            "Mean Euclidean length of the rows, which cosine measures can't see.",
-            headline=True,
-            least=0.0,
-        ),
-        "length variation": Definition(
-            "Variation of lengths",
-            "Standard deviation of the rows' lengths over their mean.",
-            least=0.0,
-        ),
-    }
+    scores = SCORES
 
     def figures(self, found: SpectrumResults, results: Results) -> list[Figure]:
         """Draw the explained shares with what chance makes of them, and the lengths."""
@@ -100,7 +46,7 @@ class SpectrumReport(MeasureReport):
     def overlays(self, found: Sequence[tuple[Style, SpectrumOfCorpus]]) -> list[Figure]:
         """Draw the explained shares and the lengths of several jobs."""
         varying = [(style, part) for style, part in found if part.shares]
-        wide = [part for _, part in found if len(part.lengths.counts) >= LEAST_BINS]
+        wide = [part for _, part in found if len(part.lengths.counts) >= MIN_BINS]
         return [
             *([_draw_shares(varying)] if varying else []),
             *([_draw_lengths(found)] if wide else []),
@@ -135,7 +81,7 @@ class SpectrumReport(MeasureReport):
 
 
 def _said_of_lengths(style: Style, part: SpectrumOfCorpus) -> str:
-    least, largest = (write_number(each) for each in (part.lengths.least, part.lengths.largest))
+    least, largest = (format_number(each) for each in (part.lengths.least, part.lengths.largest))
     if least == largest:
         return f"All rows of the {style.name} have the length {least}."
     zero = f", {part.lengths.zero_rows:,} of them 0" if part.lengths.zero_rows else ""

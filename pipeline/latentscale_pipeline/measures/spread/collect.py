@@ -12,6 +12,7 @@ from latentscale_pipeline.measures.base import (
     Role,
     Score,
     load_estimate,
+    load_scored,
 )
 from latentscale_pipeline.measures.spread.config import Spread
 from latentscale_pipeline.measures.spread.plan import drawn_count, stage_name
@@ -20,6 +21,7 @@ from latentscale_pipeline.measures.spread.results import (
     SpreadOfCorpus,
     SpreadResults,
 )
+from latentscale_pipeline.measures.spread.scores import SCORES
 
 
 def collect_spread(section: Spread, facts: JobFacts, results: Results) -> Findings:
@@ -67,17 +69,7 @@ def _score(
 ) -> Score:
     if found is not None and found["estimate"]["value"] > SATURATED * n:
         found, reason = None, UNRESOLVED
-    return Score.from_estimate(
-        None if found is None else load_estimate(found["estimate"]),
-        measure="spread",
-        of=role,
-        score=name,
-        kernel=scale,
-        unit="effective items",
-        better="high",
-        reason=reason,
-        sampling_error=None if found is None else found["sampling_error"],
-    )
+    return SCORES[name].score(load_scored(found), role, kernel=scale, reason=reason)
 
 
 def _at_scale(scale: float, found: Mapping[str, Any]) -> SpreadAtScale:

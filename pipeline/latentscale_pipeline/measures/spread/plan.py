@@ -14,7 +14,7 @@ from latentscale_pipeline.measures.base import (
 )
 from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage, planned_bandwidth
 from latentscale_pipeline.measures.shared.random_rows import (
-    MOST_TASKS,
+    MAX_TASKS,
     affordable_rows,
     row_bytes,
     sample_stage,
@@ -61,7 +61,7 @@ def _stages(section: Spread, facts: JobFacts, role: Role) -> list[Stage]:
 def _sums_stage(section: Spread, facts: JobFacts, role: Role, drawn: str) -> Stage:
     corpus, rows = facts.corpora[role], drawn_count(section, facts, role)
     bandwidth = planned_bandwidth(section.bandwidth, facts)
-    shards = max(shards_per_block(corpus), -(-corpus.shards // MOST_TASKS))
+    shards = max(shards_per_block(corpus), -(-corpus.shards // MAX_TASKS))
     parts = -(-corpus.shards // shards)
     distances = 1 if section.temperature is None else 2
     columns = len(section.scales) + distances - 1

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.spread.results import SpreadOfCorpus, SpreadResults
+from latentscale_pipeline.measures.spread.scores import SCORES
 from latentscale_pipeline.views.figure import present
-from latentscale_pipeline.views.formatting import write_number
-from latentscale_pipeline.views.glossary import Definition
+from latentscale_pipeline.views.formatting import format_number
 
 
 class SpreadReport(MeasureReport):
@@ -21,24 +18,7 @@ class SpreadReport(MeasureReport):
         "How many rows count as different, at some scales: rows that are near each other share one."
     )
     source = "Willerton 2015 (spread); Zhu et al., ICML 2025 (DCScore)"
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "spread": Definition(
-            "Spread",
-            "Between 1, when all rows are equal, and the number of distinct rows, when all are far "
-            "apart. A row counts by how little similarity it has with all rows; the larger the "
-            "scale, the nearer are rows that count as similar. At scale 1 most pairs are similar, "
-            "and it is hardly above e = 2.7.",
-            headline=True,
-            least=1.0,
-        ),
-        "DCScore": Definition(
-            "DCScore",
-            "The spread under the cosine distance at the scale 1/τ: the trace of a softmax of the "
-            "cosines. At τ = 1 it is at most e² ≈ 7.4, however many rows there are.",
-            headline=True,
-            least=1.0,
-        ),
-    }
+    scores = SCORES
 
     def notes(self, found: SpreadResults) -> list[str]:
         """Say when the scores of two corpora are comparable."""
@@ -57,5 +37,5 @@ class SpreadReport(MeasureReport):
 
 def _method(part: SpreadOfCorpus) -> str:
     rows = "random rows" if part.rows < part.n else "rows"
-    width = "" if part.bandwidth is None else f", σ = {write_number(part.bandwidth)}"
+    width = "" if part.bandwidth is None else f", σ = {format_number(part.bandwidth)}"
     return f"similarities of {part.rows:,} {rows} to all{width}"

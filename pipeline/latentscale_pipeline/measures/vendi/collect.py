@@ -29,6 +29,7 @@ from latentscale_pipeline.measures.vendi.results import (
     VendiResults,
     VendiScore,
 )
+from latentscale_pipeline.measures.vendi.scores import SCORES
 from latentscale_pipeline.storage.artifacts import Artifact
 
 ARRAYS: Mapping[str, str] = {
@@ -39,8 +40,6 @@ ARRAYS: Mapping[str, str] = {
 }
 """Arrays of a kernel in the results, with their names in its artifact."""
 
-
-VENDI: Mapping[str, Any] = {"measure": "vendi", "unit": "effective items", "better": "high"}
 
 NO_SPECTRUM = (
     "a truncated score needs all eigenvalues, which the cosine kernel and measures.vendi.method: "
@@ -77,25 +76,26 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
                         **_truncation(section, truncated.get(order)),
                     )
                 )
-                common = {**VENDI, "of": role, "kernel": label, "order": order}
                 scores.append(
-                    Score.from_estimate(
+                    SCORES["vendi"].score(
                         estimate,
-                        score="vendi",
+                        role,
+                        kernel=label,
+                        order=order,
                         reason=reason,
                         sampling_error=None if reason else errors["errors"].get(order),
-                        **common,
                     )
                 )
                 if section.truncation is not None:
                     known = order in truncated
                     scores.append(
-                        Score.from_estimate(
+                        SCORES["truncated_vendi"].score(
                             load_estimate(truncated[order]) if known else None,
-                            score="truncated_vendi",
+                            role,
+                            kernel=label,
+                            order=order,
                             reason=None if known else reason or NO_SPECTRUM,
                             sampling_error=errors["truncated_errors"].get(order) if known else None,
-                            **common,
                         )
                     )
             for name, stored in ARRAYS.items():

@@ -11,7 +11,7 @@ from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.vendi.config import Vendi
 from latentscale_pipeline.storage.artifacts import Output
 
-MOST_ROWS = 20_000_000
+MAX_ROWS = 20_000_000
 """Most rows whose influences are found: one task joins them."""
 
 SHARDS_PER_TASK = 8
@@ -36,7 +36,7 @@ def influence_order(section: Vendi) -> float:
 def has_influence(section: Vendi, n: int) -> bool:
     """Return whether the influences of the rows of a corpus are found."""
     cosine = any(kernel.name == "cosine" for kernel in section.kernels)
-    return section.influence and cosine and influence_order(section) > 0 and n <= MOST_ROWS
+    return section.influence and cosine and influence_order(section) > 0 and n <= MAX_ROWS
 
 
 def influence_of_shards(inputs: Inputs) -> Output:

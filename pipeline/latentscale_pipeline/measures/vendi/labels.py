@@ -9,16 +9,17 @@ Tasks that get no labels end at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
+from latentscale.estimate import Estimate
 from latentscale.vendi.label_moments import LabelledMoments, label_bytes
 from latentscale.vendi.scores import vendi_score
 from latentscale_pipeline.corpus import number_labels
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import Role, Score
+from latentscale_pipeline.measures.vendi.scores import SCORES
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 LABEL_BYTES = 576 * 2**20
@@ -66,7 +67,7 @@ def score_labels(inputs: Inputs) -> Output:
     )
 
 
-def _deal(sizes: list[int]) -> NDArray[np.int64]:
+def _deal(sizes: list[int]) -> Int64Array:
     """Return the task of each label; tasks are filled in order."""
     tasks = np.empty(len(sizes), dtype=np.int64)
     task = held = 0
@@ -93,22 +94,19 @@ def label_scores(artifact: Artifact, orders: list[str], role: Role) -> list[Scor
     """Convert the stored values to rows of ``scores``."""
     ends = np.stack([artifact.array(name) for name in ENDS], axis=-1)
     return [
-        _score(ends[row, column].tolist(), label=label, order=order, of=role)
+        _score(ends[row, column].tolist(), role, label=label, order=order)
         for row, label in enumerate(artifact.values["labels"])
         for column, order in enumerate(orders)
     ]
 
 
-def _score(ends: Sequence[float], **fields: Any) -> Score:
+def _score(ends: Sequence[float], role: Role, **fields: str) -> Score:
     value, lower, upper = ends
-    known = {
-        "measure": "vendi",
-        "score": "vendi",
-        "kernel": "cosine",
-        "unit": "effective items",
-        "better": "high",
+    known = not np.isnan(value)
+    return SCORES["vendi"].score(
+        Estimate(value, lower, upper, "exact", "") if known else None,
+        role,
+        kernel="cosine",
+        reason=None if known else "all weights of the label are 0",
         **fields,
-    }
-    if np.isnan(value):
-        return Score(value=None, reason="all weights of the label are 0", **known)
-    return Score(value=value, lower=lower, upper=upper, bounds="exact", **known)
+    )

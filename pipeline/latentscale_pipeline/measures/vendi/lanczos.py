@@ -10,8 +10,8 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array
 from latentscale.tiles.distances import Points, as_points
 from latentscale.vendi.kernel_products import kernel_block_products
 from latentscale.vendi.lanczos import KernelProducts, KernelTraces
@@ -47,7 +47,7 @@ def multiply_pair(inputs: Inputs, similarity: Similarity) -> Output:
     origin, wanted = state.array("origin"), state.values["squares_wanted"]
     roots = _roots(inputs, corpus)
 
-    def side(group: int) -> tuple[Points, NDArray[np.float64], NDArray[np.float64] | None]:
+    def side(group: int) -> tuple[Points, Float64Array, Float64Array | None]:
         rows = groups.rows(group)
         points = as_points(corpus.read_rows(rows.start, rows.stop), "euclidean")
         if not callable(similarity.kernel):
@@ -109,7 +109,7 @@ def advance_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     return replace(scored, values={**scored.values, "steps": traces.steps})
 
 
-def _publish(traces: KernelTraces, groups: RowGroups, origin: NDArray[np.float64]) -> Output:
+def _publish(traces: KernelTraces, groups: RowGroups, origin: Float64Array) -> Output:
     request = traces.request
     if request is None:
         raise ValueError("the iteration is finished")
@@ -121,7 +121,7 @@ def _publish(traces: KernelTraces, groups: RowGroups, origin: NDArray[np.float64
     )
 
 
-def _roots(inputs: Inputs, corpus: Corpus) -> NDArray[np.float64]:
+def _roots(inputs: Inputs, corpus: Corpus) -> Float64Array:
     """Return the square roots of the probabilities of all rows."""
     weights = corpus.weights() if inputs.parameters["weights"] else None
     if weights is None:
@@ -129,7 +129,7 @@ def _roots(inputs: Inputs, corpus: Corpus) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(weights / weights.sum()))
 
 
-def _mean(corpus: Corpus) -> NDArray[np.float64]:
+def _mean(corpus: Corpus) -> Float64Array:
     total = np.zeros(corpus.d)
     for shard in range(corpus.shard_count):
         total += corpus.read_shard(shard).sum(axis=0, dtype=np.float64)

@@ -32,7 +32,7 @@ from latentscale_pipeline.measures.base import (
     CorpusFacts,
     JobFacts,
     Role,
-    write_pairs,
+    format_pairs,
 )
 from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage, planned_bandwidth
 from latentscale_pipeline.measures.shared.random_rows import (
@@ -49,7 +49,7 @@ from latentscale_pipeline.measures.vendi.lanczos import PASS_DEFLATED, advance_k
 from latentscale_pipeline.measures.vendi.sampling_error import (
     COSINE_ROWS,
     KERNEL_ROWS,
-    LEAST_ROWS,
+    MIN_ROWS,
     jackknife_kernel,
     jackknife_moments,
     read_rows,
@@ -57,7 +57,7 @@ from latentscale_pipeline.measures.vendi.sampling_error import (
 from latentscale_pipeline.measures.vendi.tasks import (
     FEATURE_ROWS,
     LANDMARKS,
-    LEAST_SUBSET,
+    MIN_SUBSET,
     SHARDS_PER_TASK,
     SUBSET_ROWS,
     SUBSETS,
@@ -80,7 +80,7 @@ Lanczos takes less time, a tenth of it at 10 000 rows.
 
 Method = Literal["exact", "lanczos", "nystrom", "fourier", "subsample"]
 
-LEAST_LANCZOS = 200
+MIN_LANCZOS = 200
 """Fewest rows for ``method: lanczos``."""
 
 KERNEL_OPERATIONS = 2
@@ -146,7 +146,7 @@ def has_sampling_errors(kernel: VendiKernel, facts: JobFacts, corpus: CorpusFact
     if kernel.name == "cosine":
         # The error falls as the root of n only where n is far above d.
         most = math.inf if 4 * corpus.d <= COSINE_ROWS else COSINE_ROWS
-    return facts.samples > 0 and LEAST_ROWS <= corpus.n <= most
+    return facts.samples > 0 and MIN_ROWS <= corpus.n <= most
 
 
 def order_names(section: Vendi) -> list[str]:
@@ -324,7 +324,7 @@ def _choose_method(
         method: Method = "exact" if few else "lanczos"
         if pairs[method] <= facts.pairs:
             return method, f"{'at most' if few else 'more than'} {EXACT_ROWS:,} rows"
-        if n < 2 * LEAST_SUBSET or weighted:
+        if n < 2 * MIN_SUBSET or weighted:
             raise _over_budget(role, kernel, n, pairs[method], facts.pairs)
         return "subsample", f"all pairs would take more than budget.pairs {facts.pairs:.1e}"
     if kernel.is_code and asked == "fourier":
@@ -337,7 +337,7 @@ def _choose_method(
             f"{role}: measures.vendi.method {asked} doesn't support weights; use exact or "
             "lanczos, or set measures.vendi.weights to false"
         )
-    least = {"lanczos": LEAST_LANCZOS, "subsample": 2 * LEAST_SUBSET}.get(asked, 1)
+    least = {"lanczos": MIN_LANCZOS, "subsample": 2 * MIN_SUBSET}.get(asked, 1)
     if n < least:
         raise BadInput(
             f"{role}: measures.vendi.method {asked} needs at least {least} rows and there are {n}; "
@@ -351,7 +351,7 @@ def _choose_method(
 def _over_budget(role: Role, kernel: VendiKernel, n: int, pairs: float, budget: float) -> BadInput:
     return BadInput(
         f"{role}: the {kernel.name} kernel of {n} rows takes {pairs:.1e} pairs and budget.pairs is "
-        f"{budget:.1e}; set budget.pairs to {write_pairs(pairs)}, set measures.vendi.method to "
+        f"{budget:.1e}; set budget.pairs to {format_pairs(pairs)}, set measures.vendi.method to "
         "fourier, or use only the cosine kernel"
     )
 

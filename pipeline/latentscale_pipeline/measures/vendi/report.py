@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 from latentscale_pipeline.measures.base import MeasureReport, Score
 from latentscale_pipeline.measures.vendi.results import VendiResults, VendiScore
+from latentscale_pipeline.measures.vendi.scores import SCORES
 from latentscale_pipeline.results.model import CurveRange, Results
 from latentscale_pipeline.views.chance import with_chance
 from latentscale_pipeline.views.figure import (
@@ -18,8 +18,8 @@ from latentscale_pipeline.views.figure import (
     present,
     said_of_brackets,
 )
-from latentscale_pipeline.views.formatting import listed, printable, write_number
-from latentscale_pipeline.views.glossary import BOUNDS, Definition
+from latentscale_pipeline.views.formatting import format_number, listed, printable
+from latentscale_pipeline.views.glossary import BOUNDS
 from latentscale_pipeline.views.rarefaction import Growth, draw_rarefaction
 from latentscale_pipeline.views.scores import whole_scores
 
@@ -46,21 +46,7 @@ class VendiReport(MeasureReport):
         "Friedman and Dieng, The Vendi Score, TMLR 2023, definition 3.1; order q from Pasarkar "
         "and Dieng, Cousins of the Vendi Score, AISTATS 2024, equation 8"
     )
-    scores: ClassVar[Mapping[str, Definition]] = {
-        "vendi": Definition(
-            "Vendi score",
-            "Between 1, when all items are alike, and n, when all are completely dissimilar; "
-            "low orders give rare kinds of items more weight, high orders common ones.",
-            least=1.0,
-        ),
-        "truncated_vendi": Definition(
-            "Truncated Vendi score",
-            "The score of the t largest eigenvalues, with the weight of the others spread over "
-            "them; at most t. It settles once there are a few times t rows, where the whole score "
-            "may still grow with n.",
-            least=1.0,
-        ),
-    }
+    scores = SCORES
 
     def is_headline(self, score: Score) -> bool:
         """Return whether the order is 1; of whole scores under cosine also a low and a high one."""
@@ -124,14 +110,14 @@ def _beside(theirs: Numbers | None) -> str:
 
 
 def _plainly(value: float) -> str:
-    return write_number(value, 3, typeset=True)
+    return format_number(value, 3, typeset=True)
 
 
 def _kernel_method(entries: Sequence[VendiScore], kernel: str, bandwidth: float | None) -> str:
     methods = listed(
         entry.method for entry in entries if (entry.kernel, entry.bandwidth) == (kernel, bandwidth)
     )
-    width = "" if bandwidth is None else f", σ = {write_number(bandwidth)}"
+    width = "" if bandwidth is None else f", σ = {format_number(bandwidth)}"
     return f"{printable(kernel)} kernel{width}: {methods}"
 
 
@@ -144,7 +130,7 @@ def _draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequenc
     counts = " and ".join(
         f"{entries[0].n:,} ({style.name})" for style, entries in chosen if entries
     )
-    width = "" if bandwidth is None else f" with bandwidth σ = {write_number(bandwidth)}"
+    width = "" if bandwidth is None else f" with bandwidth σ = {format_number(bandwidth)}"
     said = [
         f"Effective number of items out of {counts}, kernel {printable(kernel)}{width}.",
         said_of_brackets(brackets, "Bars are the brackets"),

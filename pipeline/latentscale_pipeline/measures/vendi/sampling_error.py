@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.tiles.distances import as_points
 from latentscale.vendi.sampling_error import cosine_sampling_errors, kernel_sampling_errors
 from latentscale_pipeline.corpus import Corpus
@@ -22,7 +22,7 @@ COSINE_ROWS = 16_384
 KERNEL_ROWS = 600
 """Largest number of rows for which the errors under other kernels are found."""
 
-LEAST_ROWS = 100
+MIN_ROWS = 100
 """Fewest rows for which errors are found."""
 
 
@@ -72,7 +72,7 @@ def jackknife_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     return _errors_output(inputs, errors)
 
 
-def _rows(inputs: Inputs, corpus: Corpus, generator: np.random.Generator) -> NDArray[np.int64]:
+def _rows(inputs: Inputs, corpus: Corpus, generator: np.random.Generator) -> Int64Array:
     rows = inputs.parameters["rows"]
     return np.sort(generator.choice(corpus.n, min(rows, corpus.n), replace=False))
 
@@ -86,7 +86,7 @@ def _kept(inputs: Inputs) -> int | None:
     return kept
 
 
-def _errors_output(inputs: Inputs, errors: NDArray[np.float64]) -> Output:
+def _errors_output(inputs: Inputs, errors: Float64Array) -> Output:
     orders = inputs.parameters["orders"]
     names = ("errors",) if _kept(inputs) is None else ("errors", "truncated_errors")
     by_name = zip(names, errors.reshape(len(names), -1).tolist(), strict=True)

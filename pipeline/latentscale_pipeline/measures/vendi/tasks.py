@@ -54,7 +54,7 @@ SINGLE_ROWS = 200_000
 SAMPLED_ROWS = 16_384
 """Rows from which the precision of a task is chosen."""
 
-SUBSETS, SUBSET_ROWS, LEAST_SUBSET = 2, 4096, 512
+SUBSETS, SUBSET_ROWS, MIN_SUBSET = 2, 4096, 512
 """Number of random subsets, their rows, and the fewest rows that can be divided into pieces."""
 
 ORIGIN_ROWS = 101

@@ -11,7 +11,7 @@ relative error is at most :data:`EXPONENTIAL_ERROR` roundings; :math:`e^{-0}` is
 Underflow
 ---------
 Subnormal numbers slow many processors down a hundredfold. Similarities are therefore kept above a
-floor, :data:`LEAST_SIMILARITY`: exponents are clipped there, and a product of two similarities is a
+floor, :data:`MIN_SIMILARITY`: exponents are clipped there, and a product of two similarities is a
 fused multiply-add with the floor, which costs no more than the product. A similarity of 1 stays
 exactly 1.
 
@@ -32,16 +32,14 @@ import numba
 import numpy as np
 from numba import types
 from numba.extending import intrinsic, overload
-from numpy.typing import NDArray
 
-from latentscale.tiles.host.separations import Float64Array, FloatArray, Precision
-
-Int64Array = NDArray[np.int64]
+from latentscale.array_types import Float64Array, FloatArray, Int64Array
+from latentscale.tiles.host.separations import Precision
 
 EXPONENTIAL_ERROR = 3.0
 """Bound on an exponential's relative error, in roundings of its precision."""
 
-LEAST_SIMILARITY: dict[Precision, float] = {"single": 2.0**-100, "double": 2.0**-900}
+MIN_SIMILARITY: dict[Precision, float] = {"single": 2.0**-100, "double": 2.0**-900}
 """Smaller similarities are raised to this value. The error is negligible in the sums."""
 
 FOLDED_COLUMNS = 128
@@ -86,8 +84,8 @@ _LOW = {name: float(_LOG_2 - Decimal(high)) for name, high in _HIGH.items()}
 _HIGH_32, _LOW_32 = np.float32(_HIGH["single"]), np.float32(_LOW["single"])
 _HIGH_64, _LOW_64 = _HIGH["double"], _LOW["double"]
 _INVERSE_32, _INVERSE_64 = np.float32(1 / _LOG_2), float(1 / _LOG_2)
-_LARGEST_32 = np.float32(-np.log(LEAST_SIMILARITY["single"]))
-_LARGEST_64 = float(-np.log(LEAST_SIMILARITY["double"]))
+_LARGEST_32 = np.float32(-np.log(MIN_SIMILARITY["single"]))
+_LARGEST_64 = float(-np.log(MIN_SIMILARITY["double"]))
 _HALF_32, _ONE_32 = np.float32(0.5), np.float32(1.0)
 _BIAS_32, _SHIFT_32 = np.int32(127), np.int32(23)
 _BIAS_64, _SHIFT_64 = np.int64(1023), np.int64(52)

@@ -6,12 +6,10 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, FloatArray, Int64Array, UInt64Array
 from latentscale.tiles.host.separations import (
     STRIP,
-    Float64Array,
-    FloatArray,
     Precision,
     TileRows,
     approximate_separations,
@@ -19,9 +17,6 @@ from latentscale.tiles.host.separations import (
 )
 from latentscale.tiles.pairs import COSINE, EUCLIDEAN, MANHATTAN, exact_distance
 from latentscale.tiles.top_lists import offer, pair_hash, query_hash
-
-Int64Array = NDArray[np.int64]
-UInt64Array = NDArray[np.uint64]
 
 
 def offer_near(

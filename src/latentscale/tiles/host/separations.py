@@ -38,8 +38,8 @@ from typing import Any, Literal
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.array_types import BoolArray, Float64Array, FloatArray
 from latentscale.tiles.expansions import (
     PARTS,
     compare_with_limit,
@@ -50,8 +50,6 @@ from latentscale.tiles.pairs import any_order_manhattan, any_order_squared
 
 Precision = Literal["single", "double"]
 
-Float64Array = NDArray[np.float64]
-FloatArray = NDArray[np.floating[Any]]
 
 DTYPE: dict[Precision, type[np.floating[Any]]] = {"single": np.float32, "double": np.float64}
 
@@ -107,7 +105,7 @@ class TileRows:
         """Unit of the separations of these rows."""
         return self.unit if self.manhattan else self.unit * self.unit
 
-    def take(self, rows: slice | NDArray[np.bool_]) -> TileRows:
+    def take(self, rows: slice | BoolArray) -> TileRows:
         """Return consecutive rows, without a copy, or those that a mask selects."""
         return replace(
             self, exact=self.exact[rows], matrix=self.matrix[rows], sizes=self.sizes[rows]
@@ -210,7 +208,7 @@ def _fill(a: TileRows, b: TileRows, out: FloatArray, share: float) -> None:
         _recompute(out, a.exact, b.exact, a_sizes, b_sizes, share, unit, a.manhattan)
 
 
-def decide(a: TileRows, b: TileRows, limit: Float64Array, *, strict: bool) -> NDArray[np.bool_]:
+def decide(a: TileRows, b: TileRows, limit: Float64Array, *, strict: bool) -> BoolArray:
     """Decide which pairs of two blocks have a separation of at most (or less than) a limit.
 
     Parameters
@@ -371,7 +369,7 @@ def _decide_far(
     share: np.floating[Any],
     tiny: np.floating[Any],
     limits: FloatArray,
-    decision: NDArray[np.bool_],
+    decision: BoolArray,
 ) -> int:
     """Decide all pairs from the tile, and count those that are too close to call."""
     open_pairs = 0
@@ -394,7 +392,7 @@ def _decide_close(
     share: np.floating[Any],
     tiny: np.floating[Any],
     limits: FloatArray,
-    decision: NDArray[np.bool_],
+    decision: BoolArray,
     a: Float64Array,
     b: Float64Array,
     exact_limits: Float64Array,

@@ -15,22 +15,23 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from latentscale.tiles.host.separations import (
+from latentscale.array_types import (
+    BoolArray,
+    Float32Array,
     Float64Array,
     FloatArray,
+    Int32Array,
+    Int64Array,
+    UInt64Array,
+)
+from latentscale.tiles.host.separations import (
     TileRows,
     inner_products,
     rounding_share,
 )
 from latentscale.tiles.pairs import COSINE, EUCLIDEAN, four_squared_distances
 from latentscale.tiles.top_lists import offer, pair_hash, query_hash
-
-Float32Array = NDArray[np.float32]
-Int32Array = NDArray[np.int32]
-Int64Array = NDArray[np.int64]
-UInt64Array = NDArray[np.uint64]
 
 SKIPPED = 32
 """Entries of a tile that are skipped together."""
@@ -186,7 +187,7 @@ def decide_short_lists(
     unit: float,
     *,
     cosine: bool,
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Offer the candidates of short lists to sorted lists, with their distances in float64.
 
     Parameters
@@ -332,7 +333,7 @@ def _decide(
     share: float,
     tiny: float,
     metric: int,
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     open_lists = np.zeros(len(near), dtype=np.bool_)
     for i in range(len(near)):
         hash_of_query = query_hash(query_keys[i])

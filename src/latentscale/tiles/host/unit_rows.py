@@ -6,14 +6,12 @@ coordinate is rounded once, to the type of the result.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, FloatArray
 from latentscale.tiles.host.exponentials import _float_of_bits
-from latentscale.tiles.host.separations import Float64Array, FloatArray
 
 SHORTEST = 1e-290
 """Squared length below which squares of a row's coordinates may have underflowed."""
@@ -23,7 +21,7 @@ _SIGN_SHIFT, _REST_SHIFT = np.int32(16), np.int32(13)
 _EXPONENT_SHIFT = np.float32(2.0**112)
 
 
-def unit_rows(rows: NDArray[np.floating[Any]], lengths: Float64Array, out: FloatArray) -> int:
+def unit_rows(rows: FloatArray, lengths: Float64Array, out: FloatArray) -> int:
     """Scale every row to its given length.
 
     Parameters

@@ -66,7 +66,7 @@ def distances_by_force(corpora: dict[str, Array], role: str, source: str) -> Arr
 def test_what_is_near_is_found_and_what_is_far_is_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int], sections: int
 ) -> None:
-    monkeypatch.setattr(f"{SIZES}.MOST_SECTIONS", sections)
+    monkeypatch.setattr(f"{SIZES}.MAX_SECTIONS", sections)
     corpora, put_in = damaged(*sizes)
     found, folder = run_job(tmp_path, corpora, measures=CELLS)
     stages = {timing["stage"] for timing in found["timings"]}
@@ -234,7 +234,7 @@ def test_far_rows_that_are_not_far_count_by_their_share(
 def test_too_many_near_rows_have_no_groups(
     tmp_path: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearest, "MOST_CHECKED", 500)
+    monkeypatch.setattr(nearest, "MAX_CHECKED", 500)
     generator = np.random.default_rng(17)
     rows = clustered(generator, 1600)
     rows[:800] = rows[800:] + 1e-3

@@ -29,8 +29,8 @@ ROLES = ("reference", "corpus")
 @pytest.fixture(autouse=True)
 def small_fronts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hold few rows at a time, so that there are many fronts and groups."""
-    monkeypatch.setattr(sparsification, "LEAST_HELD_ROWS", 128)
-    monkeypatch.setattr(sparsification, "MOST_HELD_ROWS", 128)
+    monkeypatch.setattr(sparsification, "MIN_HELD_ROWS", 128)
+    monkeypatch.setattr(sparsification, "MAX_HELD_ROWS", 128)
 
 
 def integer_rows(role: str) -> np.ndarray:

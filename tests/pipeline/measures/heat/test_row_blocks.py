@@ -82,7 +82,7 @@ def lists_of(finished: Finished) -> np.ndarray:
 def test_lists_graph_and_trace_equal_those_in_memory(
     run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch, undivided: int
 ) -> None:
-    monkeypatch.setattr("latentscale.neighbours.two_level_cells.MOST_UNDIVIDED", undivided)
+    monkeypatch.setattr("latentscale.neighbours.two_level_cells.MAX_UNDIVIDED", undivided)
     monkeypatch.setattr("latentscale.neighbours.two_level_cells.SEARCHED_COARSE_CELLS", 3)
     assert Layout(N, D).coarse_cells == (1 if undivided > 50 else 7)
     rows = clustered()
@@ -131,7 +131,7 @@ def test_ties_make_no_hub(run: Callable[..., Finished]) -> None:
 def test_numbers_depend_on_the_rows_alone(
     run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch, undivided: int
 ) -> None:
-    monkeypatch.setattr("latentscale.neighbours.two_level_cells.MOST_UNDIVIDED", undivided)
+    monkeypatch.setattr("latentscale.neighbours.two_level_cells.MAX_UNDIVIDED", undivided)
     monkeypatch.setattr("latentscale.neighbours.two_level_cells.SEARCHED_COARSE_CELLS", 3)
     rows = clustered()
     small = run(rows, 8000, "small")
@@ -149,7 +149,7 @@ def test_coarse_groups_give_the_numbers_of_one_pass(
     rows = clustered()
     rows[: N // 3] = rows[0]  # a coarse group of many pieces
     direct = run(rows, name="direct", recall=0.9)
-    monkeypatch.setattr(f"{SIZES}.MOST_SECTIONS", 0)
+    monkeypatch.setattr(f"{SIZES}.MAX_SECTIONS", 0)
     # Running totals before every third block.
     monkeypatch.setattr("latentscale_pipeline.measures.shared.neighbours.shuffle.RUNNING_TOTALS", 3)
     coarsely = run(rows, name="coarsely", recall=0.9)
@@ -170,7 +170,7 @@ def test_a_second_search_goes_through_coarse_groups_too(
 ) -> None:
     rows = clustered()
     direct = run(rows, name="direct", recall=0.95, overlap=1)
-    monkeypatch.setattr(f"{SIZES}.MOST_SECTIONS", 0)
+    monkeypatch.setattr(f"{SIZES}.MAX_SECTIONS", 0)
     coarsely = run(rows, name="coarsely", recall=0.95, overlap=1)
     assert (
         timeless(direct.results.document())["measures"]
@@ -183,7 +183,7 @@ def test_a_kill_costs_what_was_under_way_and_no_step_twice(
     run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Through coarse groups, and with the trace by row blocks."""
-    monkeypatch.setattr(f"{SIZES}.MOST_SECTIONS", 0)
+    monkeypatch.setattr(f"{SIZES}.MAX_SECTIONS", 0)
     monkeypatch.setattr("latentscale_pipeline.measures.heat.plan.GRAPH_BYTES", 0)
     calm = run(clustered(1500), name="calm", probes=4)
     plans = []

@@ -65,7 +65,7 @@ def test_a_shift_is_found_and_a_sample_of_the_same_is_not(tmp_path: Path) -> Non
 
 def test_random_rows_have_an_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, reference = rows_of(7, 900), rows_of(8, 700, 1.0)
-    monkeypatch.setattr(distance, "MOST_ROWS", 200)
+    monkeypatch.setattr(distance, "MAX_ROWS", 200)
     runs = [
         found(run(tmp_path / str(seed), job=f"seed: {seed}\n", corpus=corpus, reference=reference))
         for seed in range(3)

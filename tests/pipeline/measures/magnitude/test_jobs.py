@@ -25,7 +25,7 @@ def keep_up_to(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even a small corpus into several groups, and call it too large for one task."""
     keep_up_to(0, monkeypatch)
-    monkeypatch.setattr(row_groups, "LEAST_ROWS", 192)
+    monkeypatch.setattr(row_groups, "MIN_ROWS", 192)
     monkeypatch.setattr(row_groups, "ROUNDED_ROWS", 32)
 
 

@@ -85,7 +85,7 @@ def test_rows_have_ids_and_labels(tmp_path: Path) -> None:
     from pyarrow import parquet
 
     from latentscale_pipeline.report.job import job_report
-    from latentscale_pipeline.report.markdown import write_markdown
+    from latentscale_pipeline.report.markdown import format_markdown
     from tests.support.results_documents import read
 
     generator = np.random.default_rng(2)
@@ -109,7 +109,7 @@ def test_rows_have_ids_and_labels(tmp_path: Path) -> None:
     assert all(row["id"] == f"corpus-{row['row']}" for row in mode["rows"])
     [mode, *_] = results["measures"]["modes"]["missing"]
     assert {row["label"] for row in mode["rows"]} == {"<b>birds</b>"}
-    page = write_markdown(job_report(read(results)))
+    page = format_markdown(job_report(read(results)))
     assert "cats (10 of 10)" in page
     assert "<b>birds" not in page
 

@@ -136,7 +136,7 @@ def test_without_a_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert few["measures"]["projection_reason"] == "a map needs 20 rows or more"
     assert section(few).notes == ["Not computed: a map needs 20 rows or more."]
     rows = run(tmp_path / "rows", corpus=grouped(generator, 200))
-    monkeypatch.setattr(report, "LEAST_KEPT", 0.99)
+    monkeypatch.setattr(report, "MIN_KEPT", 0.99)
     shown = section(rows)
     assert not shown.figures
     assert shown.notes[0].startswith("The map isn't shown: it would keep only ")

@@ -185,7 +185,7 @@ def test_single_precision_through_a_job(
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even a small corpus into several groups, too large for all eigenvalues or to be kept."""
-    monkeypatch.setattr(row_groups, "LEAST_ROWS", 256)
+    monkeypatch.setattr(row_groups, "MIN_ROWS", 256)
     monkeypatch.setattr(row_groups, "ROUNDED_ROWS", 64)
     monkeypatch.setattr(vendi, "EXACT_ROWS", 300)
     monkeypatch.setattr(vendi, "is_kept", lambda n: False)
@@ -241,7 +241,7 @@ def test_lanczos_brackets_the_dense_scores(
 def test_every_other_method_brackets_the_dense_scores(
     tmp_path: Path, corpus: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vendi, "LEAST_SUBSET", 256)
+    monkeypatch.setattr(vendi, "MIN_SUBSET", 256)
     rows = np.load(corpus / "rows.npy")[:1024]
     np.save(tmp_path / "rows.npy", rows)
     kernels = json.dumps([{"name": "rbf", "bandwidth": 6.0}])

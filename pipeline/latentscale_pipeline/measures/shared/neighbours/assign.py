@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int32Array, Int64Array
 from latentscale.neighbours.cell_layout import (
     choose_groups,
     count_common_groups,
@@ -40,8 +41,6 @@ from latentscale_pipeline.measures.shared.shard_blocks import (
     read_points,
 )
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-Int64Array = NDArray[np.int64]
 
 
 def where_needed(work: Work) -> Work:
@@ -118,7 +117,7 @@ def read_cells(placed: Artifact) -> TwoLevelCells:
     return TwoLevelCells(placed.array("centres"), placed.array("coarse"), placed.array("starts"))
 
 
-def grouping_rows(placed: Artifact) -> NDArray[np.int32]:
+def grouping_rows(placed: Artifact) -> Int32Array:
     """Return the cells of the sample's rows by which cells are grouped: all, or some of many."""
     owners = placed.array("owners")
     return owners[:: -(-len(owners) // GROUPED_ROWS)]

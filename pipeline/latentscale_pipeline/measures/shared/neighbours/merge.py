@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.neighbours.cell_layout import fitting_rows, group_cells
 from latentscale.neighbours.certificate import Recall, recall_certificate
 from latentscale.neighbours.exact import Neighbours, merge
@@ -31,8 +32,6 @@ from latentscale_pipeline.measures.shared.neighbours.sizes import (
     Layout,
 )
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-Int64Array = NDArray[np.int64]
 
 TURNED = "turned"
 """Object of a block's reversed edges, one section for each block that needs them."""

@@ -58,8 +58,8 @@ from latentscale_pipeline.measures.shared.neighbours.sizes import (
     DESCENT_START_OPERATIONS,
     DIVISIONS,
     JOINED_ENTRIES,
-    LEAST_LEAVES,
     MERGED_OPERATIONS,
+    MIN_LEAVES,
     OVERLAPS,
     PAIR_OPERATIONS,
     PIECE_BYTES,
@@ -372,7 +372,7 @@ def _search_memory(shape: Shape) -> int:
     blocks = count_blocks(corpus)
     direct = layout.coarse_groups(blocks, overlaps[-1]) == 1
     homes = 16 * layout.cells * (blocks if direct else 1)
-    leaves = max(overlaps[-1], LEAST_LEAVES)
+    leaves = max(overlaps[-1], MIN_LEAVES)
     searching = search_bytes(rows, corpus.d, settings.k, leaves) + lists
     return points + 32 * rows + homes + max(reading, searching, 6 * lists) + FEW_TILES_BYTES
 
@@ -382,7 +382,7 @@ def _search_cost(shape: Shape) -> CostEstimate:
     n, d, k, overlap = float(corpus.n), corpus.d, settings.k, overlaps[0]
     searched = layout.copies * n
     divided = DIVISIONS if corpus.n > layout.cap else 1.0
-    products = divided * searched * layout.compared_rows(max(overlap, LEAST_LEAVES))
+    products = divided * searched * layout.compared_rows(max(overlap, MIN_LEAVES))
     refined = divided * searched * REFINEMENTS * (REFINED_OPERATIONS + 20 * d)
     named = f"cells, overlap {overlap}" + (" or more" if len(overlaps) > 1 else "")
     common = CostEstimate(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.neighbours.search import search_rows
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
@@ -16,10 +17,8 @@ from latentscale_pipeline.measures.shared.neighbours.shuffle import (
     parts_of_group,
     positions,
 )
-from latentscale_pipeline.measures.shared.neighbours.sizes import LEAST_LEAVES, Layout
+from latentscale_pipeline.measures.shared.neighbours.sizes import MIN_LEAVES, Layout
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-Int64Array = NDArray[np.int64]
 
 LISTS = "lists"
 """Object of a search's lists, a section for every piece of a group and block of positions."""
@@ -56,13 +55,13 @@ def _search_piece(
     points = as_points(vectors, p["metric"]).keyed()
     del vectors
     chosen = inputs.results[p["chosen"]].values
-    leaves = max(chosen["leaves"], LEAST_LEAVES)
+    leaves = max(chosen["leaves"], MIN_LEAVES)
     found = search_rows(
         points,
         p["k"],
         overlap=leaves,
         generator=generator,
-        rounds=p["refinements"] + (leaves > LEAST_LEAVES),
+        rounds=p["refinements"] + (leaves > MIN_LEAVES),
         recall=1.0 - chosen["missed"],
         method=p["method"],
     )
@@ -76,7 +75,7 @@ def _search_piece(
 
 def read_piece(
     shuffled: Artifact, piece: Int64Array, d: int
-) -> tuple[NDArray[np.float64], Int64Array, Int64Array]:
+) -> tuple[Float64Array, Int64Array, Int64Array]:
     """Read the rows of a range of ranks of a group, block by block.
 
     Parameters

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.array_types import Int64Array
 from latentscale.neighbours.two_level_cells import assign_two_level_cells
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.shared.neighbours.assign import read_cells, where_needed
 from latentscale_pipeline.measures.shared.shard_blocks import find_block, read_points
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-Int64Array = NDArray[np.int64]
 
 GROUPS = "groups"
 """Object of a part's rows, a section for every group, or coarse group."""

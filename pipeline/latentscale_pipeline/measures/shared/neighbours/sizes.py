@@ -11,7 +11,7 @@ from latentscale.neighbours.leaves import LEAF_ROWS
 from latentscale.neighbours.two_level_cells import (
     COARSE_ROWS,
     COARSE_SHARE,
-    MOST_COMPARED,
+    MAX_COMPARED,
     SEARCHED_COARSE_CELLS,
     count_coarse_cells,
 )
@@ -30,7 +30,7 @@ BESIDE_GROUPS = 0.25
 those: further searches would cost a lot and change little.
 """
 
-LEAST_LEAVES = 3
+MIN_LEAVES = 3
 """Fewest leaves that a row joins inside a group, where it joins fewer cells."""
 
 REFINEMENTS = 1
@@ -42,7 +42,7 @@ AGAIN = 2
 HOME_ROWS = 1024
 """Rows whose nearest cell is the same, on average."""
 
-MOST_CELLS = 1 << 16
+MAX_CELLS = 1 << 16
 """Largest number of cells. In larger corpora cells have more rows, at 10⁹ as many as a group."""
 
 SAMPLED_ROWS = 128
@@ -52,10 +52,10 @@ SAMPLE_BYTES = 128 * 2**20
 """Memory of the whole sample as points."""
 
 GROUP_BYTES = 256 * 2**20
-MOST_GROUP_ROWS = 1 << 18
+MAX_GROUP_ROWS = 1 << 18
 """Size of a group of cells that is searched together, as points and in rows."""
 
-COPIES, MOST_COPIES = 1.25, 4.0
+COPIES, MAX_COPIES = 1.25, 4.0
 """Groups that a row joins on average, as a plan expects: in some ten groups a quarter of all rows
 join cells of two. It grows with the root of their number: in fifty groups rows of tight clusters
 in twelve dimensions joined 3.2.
@@ -69,17 +69,17 @@ TASK_COPIES = 2.5
 searches several groups.
 """
 
-MOST_SECTIONS = 1 << 20
+MAX_SECTIONS = 1 << 20
 """Largest number of sections that one pass writes; beyond, rows are shuffled in two passes."""
 
 PIECE_BYTES = 1350 * 2**20
 """Memory of a piece of a coarse group, at least two blocks of shards."""
 
-MOST_SEARCHES = 50_000
+MAX_SEARCHES = 50_000
 """Largest number of tasks that search groups; beyond, each searches several."""
 
 VERTEX_BLOCK = 1 << 18
-MOST_VERTEX_BLOCKS = 1024
+MAX_VERTEX_BLOCKS = 1024
 """Positions of a block whose lists are merged by one task, and the largest number of blocks."""
 
 JOINED_ENTRIES = 1 << 24
@@ -108,7 +108,7 @@ A row and round also takes distances of about 20 rows.
 """
 
 DIVISIONS = 1.5
-"""Divisions of a group into :data:`LEAST_LEAVES`, as a plan expects."""
+"""Divisions of a group into :data:`MIN_LEAVES`, as a plan expects."""
 
 COMPARED_OPERATIONS, VISITED_OPERATIONS, SHUFFLED_OPERATIONS = 2.5, 20.0, 7000.0
 """Elementwise operations on a row and a centre that it is compared with, where these are all or
@@ -146,7 +146,7 @@ class Layout:
         if self.n <= self.cap:
             return 1
         home_rows = self.home_rows or HOME_ROWS
-        return min(-(-self.n // min(home_rows, self.cap // 4)), MOST_CELLS)
+        return min(-(-self.n // min(home_rows, self.cap // 4)), MAX_CELLS)
 
     @property
     def coarse_cells(self) -> int:
@@ -156,7 +156,7 @@ class Layout:
     @property
     def compares_all(self) -> bool:
         """Whether a row is compared with the centres of all cells."""
-        return self.coarse_cells == 1 or self.cells <= MOST_COMPARED
+        return self.coarse_cells == 1 or self.cells <= MAX_COMPARED
 
     @property
     def centre_operations(self) -> float:
@@ -206,19 +206,19 @@ class Layout:
     @property
     def group_rows(self) -> int:
         """Most rows that are searched together."""
-        return min(max(GROUP_BYTES // (8 * (self.d + 1)), 2 * self.cap), MOST_GROUP_ROWS)
+        return min(max(GROUP_BYTES // (8 * (self.d + 1)), 2 * self.cap), MAX_GROUP_ROWS)
 
     @property
     def copies(self) -> float:
         """Groups that a row is expected to join, on average."""
         if self.n <= self.group_rows:
             return 1.0
-        return min(max(COPIES, 0.5 * math.sqrt(self.n / self.group_rows)), MOST_COPIES)
+        return min(max(COPIES, 0.5 * math.sqrt(self.n / self.group_rows)), MAX_COPIES)
 
     @property
     def block(self) -> int:
         """Positions of a vertex block."""
-        return max(VERTEX_BLOCK, -(-self.n // MOST_VERTEX_BLOCKS))
+        return max(VERTEX_BLOCK, -(-self.n // MAX_VERTEX_BLOCKS))
 
     @property
     def blocks(self) -> int:
@@ -230,12 +230,12 @@ class Layout:
         if self.n <= self.group_rows:
             return 1
         groups = round(min(overlap, TASK_COPIES) * self.n / (GROUP_FILL * self.group_rows))
-        return min(max(1, groups), MOST_SEARCHES)
+        return min(max(1, groups), MAX_SEARCHES)
 
     def coarse_groups(self, blocks: int, overlap: int) -> int:
         """Return the number of coarse groups of a first pass; 1 if one pass is enough."""
         groups = self.searches(overlap)
-        if blocks * groups <= MOST_SECTIONS:
+        if blocks * groups <= MAX_SECTIONS:
             return 1
         # Both passes then write about as many sections.
         return max(2, round(math.sqrt(groups / 2)))

@@ -16,7 +16,7 @@ from typing import Any
 
 from latentscale_pipeline.engine.keys import part_keys
 from latentscale_pipeline.engine.task import part_key
-from latentscale_pipeline.engine.work import Earlier
+from latentscale_pipeline.engine.work import EarlierPlan
 from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.stored_plan import planned_code, planned_stages, read_plan
@@ -52,7 +52,7 @@ def enter_in_index(plan: Plan) -> None:
         list(pool.map(enter, entries.items()))
 
 
-def find_caches(plan: Plan) -> Callable[[str], list[ObjectStore]]:
+def find_stored_results(plan: Plan) -> Callable[[str], list[ObjectStore]]:
     """Return a function that finds the other jobs that have a stage with a given key."""
     output = ObjectStore(plan.config.output)
     return lambda key: [output.child(job) for job in _jobs(output, key) if job != plan.id]
@@ -84,7 +84,7 @@ def _jobs(output: ObjectStore, key: str) -> list[str]:
         return []
 
 
-def find_earlier(plan: Plan) -> Callable[[str], Iterable[Earlier]]:
+def find_earlier(plan: Plan) -> Callable[[str], Iterable[EarlierPlan]]:
     """Return a function that finds what a stage depended on in earlier plans.
 
     It searches this job first, then a few jobs of the same name. Plans are read on demand.
@@ -109,13 +109,13 @@ def find_earlier(plan: Plan) -> Callable[[str], Iterable[Earlier]]:
         yield plan.id
         yield from others()
 
-    def find(name: str) -> Iterator[Earlier]:
+    def find(name: str) -> Iterator[EarlierPlan]:
         for job in jobs():
             stages, code = stored(job)
             stage = stages.get(name, {})
             same = job == plan.id and stage.get("key") == plan.keys.get(name)
             dependencies = stage.get("before" if same else "depends_on")
             if isinstance(dependencies, dict):
-                yield Earlier("the last run" if job == plan.id else job, dependencies, code)
+                yield EarlierPlan("the last run" if job == plan.id else job, dependencies, code)
 
     return find

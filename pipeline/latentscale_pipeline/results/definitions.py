@@ -1,0 +1,93 @@
+"""What scores are: each is declared once, with its name, meaning, unit and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from latentscale.estimate import Estimate, Scored
+from latentscale_pipeline.results.model import Score
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A term and what it means."""
+
+    title: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreDefinition(Definition):
+    """A score of a measure.
+
+    Attributes
+    ----------
+    unit, better : str
+        Unit of the number, and whether high or low values are better, or neither.
+    headline : bool
+        Whether it stands in summaries.
+    least, most : float or None
+        Its limits, if it has some.
+    size_dependent : bool
+        Whether it depends on the number of rows.
+    relation : {"", "distance", "similarity"}
+        What a score of two corpora is, if it tells how near they are: a distance, or a similarity
+        of at most 1. It doesn't depend on which of them comes first, unless ``exchanged`` names
+        another score.
+    exchanged : str
+        The score of the same measure that it is with corpus and reference exchanged.
+    measure, name : str
+        The measure, and the name among its scores; :func:`define_scores` sets them.
+    """
+
+    unit: str = ""
+    better: Literal["high", "low", "none"] = "none"
+    headline: bool = False
+    least: float | None = None
+    most: float | None = None
+    size_dependent: bool = True
+    relation: Literal["", "distance", "similarity"] = ""
+    exchanged: str = ""
+    measure: str = ""
+    name: str = ""
+
+    def score(
+        self,
+        found: Estimate | Scored | None,
+        of: Literal["corpus", "reference", "pair"],
+        **fields: Any,
+    ) -> Score:
+        """Return the row of ``scores`` of a number that was found; None needs a ``reason``.
+
+        Parameters
+        ----------
+        found : Estimate, Scored or None
+            The number and its bracket, with its sampling error if that is known.
+        of : {"corpus", "reference", "pair"}
+            What the number describes.
+        **fields
+            Further fields of a score, such as ``kernel``, ``reason`` and ``sampling_error``; also
+            a unit or a dependence on size that settings decide.
+        """
+        declared: dict[str, Any] = {
+            "measure": self.measure,
+            "score": self.name,
+            "unit": self.unit,
+            "better": self.better,
+            "size_dependent": self.size_dependent,
+        }
+        if isinstance(found, Scored):
+            declared["sampling_error"], found = found.sampling_error, found.estimate
+        return Score.from_estimate(found, of=of, **(declared | fields))
+
+
+def define_scores(
+    measure: str, definitions: Mapping[str, ScoreDefinition]
+) -> Mapping[str, ScoreDefinition]:
+    """Return the definitions of a measure's scores, which know its name and theirs."""
+    return {
+        name: replace(definition, measure=measure, name=name)
+        for name, definition in definitions.items()
+    }
