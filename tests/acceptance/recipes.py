@@ -55,6 +55,7 @@ TRIALS = (
     Trial("Snakemake", ON_SCHEDULERS, "snakemake", (f"{ROOT}[history]", "snakemake")),
     Trial("DVC", ON_SCHEDULERS, "dvc", (f"{ROOT}[history]", "dvc")),
     Trial("Dagster", ON_SCHEDULERS, "dagster", (f"{ROOT}[history]", "dagster")),
+    Trial("Airflow", ON_SCHEDULERS, "airflow", (f"{ROOT}[history]", "apache-airflow")),
     Trial("MLflow", METRICS, "mlflow", (f"{ROOT}[metrics,mlflow]", "sqlalchemy", "alembic")),
 )
 

@@ -379,3 +379,65 @@ def test_dagster_tries_an_incomplete_run_again(place: Path) -> None:
     tried = [sys.executable, "-c", INCOMPLETE]
     assert in_place(place, *tried, "3").stdout == "again 2\n"
     assert in_place(place, *tried, "2").stdout == "failed why\n"
+
+
+# --- Airflow ----------------------------------------------------------------------------------
+
+RUN_ONCE = """
+import datetime, json, sys
+sys.path.insert(0, "workflows")
+import nightly_airflow as recipe
+recipe.DAG.task_dict["evaluate"].retry_delay = datetime.timedelta(seconds=1)
+run = recipe.DAG.test(run_conf={"overrides": sys.argv[1:]})
+print("TOLD " + json.dumps({each.task_id: str(each.state) for each in run.get_task_instances()}))
+"""
+
+
+@pytest.fixture
+def airflow(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the place, with a new database of Airflow in it."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(place / "airflow"))
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(place / "workflows"))
+    monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+    made = in_place(place, "airflow", "db", "migrate")
+    assert made.returncode == 0, made.stderr
+    return place
+
+
+def told_by_airflow(place: Path, *overrides: str) -> tuple[dict[str, str], str]:
+    """Run the DAG once; return the state of every task, and the log."""
+    ended = in_place(place, sys.executable, "-c", RUN_ONCE, *overrides)
+    [told] = re.findall(r"^TOLD (.*)$", ended.stdout, re.M) or [ended.stderr[-2000:]]
+    return json.loads(told), ended.stdout + ended.stderr
+
+
+@is_missing("airflow")
+@pytest.mark.timeout(300)
+def test_airflow_checks_the_gates_in_a_task_of_their_own(airflow: Path) -> None:
+    corpus(airflow / "data/third.npy", 3, 2 * CLUSTERS // 3)
+    states, _ = told_by_airflow(airflow)
+    assert states == {"evaluate": "success", "gates": "success"}
+    states, log = told_by_airflow(airflow, "corpora.corpus=data/third.npy")
+    assert states == {"evaluate": "success", "gates": "failed"}
+    assert lost_clusters(log), log
+    assert len(registered(airflow)) == 2
+
+
+@is_missing("airflow")
+@pytest.mark.timeout(300)
+def test_airflow_tries_nothing_again_that_would_end_the_same_way(airflow: Path) -> None:
+    states, log = told_by_airflow(airflow, "corpora.corpus=data/missing.npy")
+    assert states == {"evaluate": "failed", "gates": "upstream_failed"}
+    assert "data/missing.npy: no such file or folder" in log
+
+
+@is_missing("airflow")
+@pytest.mark.timeout(300)
+def test_airflow_tries_an_incomplete_run_again(airflow: Path) -> None:
+    code = "import sys\nprint('why not', file=sys.stderr)\nraise SystemExit(3)\n"
+    (airflow / "latentscale_pipeline").mkdir()
+    (airflow / "latentscale_pipeline/__init__.py").touch()
+    (airflow / "latentscale_pipeline/cli.py").write_text(code)
+    states, log = told_by_airflow(airflow)
+    assert states == {"evaluate": "failed", "gates": "upstream_failed"}
+    assert log.count("AirflowException: why not") == 3
