@@ -25,6 +25,7 @@ EXTRAS = {
     **dict.fromkeys(("s3", "s3a"), "s3"),
     **dict.fromkeys(("gs", "gcs"), "gs"),
     **dict.fromkeys(("az", "abfs", "abfss"), "az"),
+    "hf": "hf",
 }
 """The package extra that installs the library of each protocol."""
 

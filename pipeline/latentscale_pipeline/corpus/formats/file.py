@@ -29,7 +29,8 @@ PLAIN_BYTES = 1 << 20
 HEAD_BYTES = 16384  # numpy refuses headers of more than 10 000 characters
 
 _CHANGES = ("ETag", "etag", "mtime", "LastModified")  # entries that differ once a file changed
-_STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure"}  # their errors aren't OSErrors
+# Their errors aren't OSErrors.
+_STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure", "httpx", "httpx2"}
 
 
 @dataclass(frozen=True)
