@@ -111,7 +111,7 @@ def check_certainty(points: Points, scales: list[float], single: bool) -> None:
         assert estimate.upper <= len(points)
         if estimate.bounds == "certified":
             assert estimate.upper >= truth - rounding
-            assert estimate.value <= truth + rounding + 1e-9 * truth
+            assert estimate.value <= truth + 2 * rounding + 1e-9 * truth
 
 
 @settings(max_examples=150, deadline=None)
@@ -199,8 +199,8 @@ def test_least_residuals_bound_as_gauss_radau_does() -> None:
     for _ in range(12):
         assert solver.request is not None
         solver = solver.advance(answer(points, solver.request))
-        widths = solver.values()["courses"][0]["widths"]
-    (course,) = solver.values()["courses"]
+        widths = solver.values()["states"][0]["widths"]
+    (course,) = solver.values()["states"]
     bounds, gains = gauss_radau(similarities, course["eigenvalue"], 12)
     np.testing.assert_allclose(course["gains"], gains, rtol=1e-2)
     relative = np.array(bounds) / np.cumsum(gains)
@@ -344,7 +344,7 @@ def test_memory_is_bounded_by_the_formula() -> None:
     with mock.patch.object(conjugate_gradients, "SINGLE_ROWS", 0):
         solver = start(points, np.linspace(0.5, 10.0, 20).tolist())
         held = sum(array.nbytes for array in solver.arrays().values())
-        count = sum(course["preconditioned"] for course in solver.values()["courses"])
+        count = sum(course["preconditioned"] for course in solver.values()["states"])
     assert count > 0
     assert held < step_bytes(5000, 20, count, 8) < step_bytes(5000, 20, 20, 8)
     assert step_bytes(10**6, 20, 20, 384) < 2.5e9

@@ -55,7 +55,7 @@ def test_it_is_as_low_as_that_of_another_implementation(seed: int) -> None:
     probabilities = joint(rows, 20.0)
     theirs = manifold.TSNE(perplexity=20.0, init="pca", random_state=seed, method="exact")
     ours = divergence(probabilities, draw(rows, perplexity=20.0).places)
-    assert ours <= 1.05 * divergence(probabilities, theirs.fit_transform(rows))
+    assert ours <= 1.1 * divergence(probabilities, theirs.fit_transform(rows))
 
 
 def test_kept_neighbours_are_counted_by_the_definition() -> None:

@@ -131,7 +131,7 @@ def test_another_host_is_waited_for_until_its_heartbeat_is_old(store: ObjectStor
     said: list[str] = []
     begun = time.monotonic()
     often = {"grace_seconds": 0.1, "waiting_seconds": 0.1}
-    with hold_lock(store, wait=True, tell=said.append, **often) as holder:
+    with hold_lock(store, wait=True, echo=said.append, **often) as holder:
         assert 0.5 < time.monotonic() - begun < 30
         assert lock.read_lock(store) == Lock(2, holder, released=False)
     assert said == ["waiting for process 77 on elsewhere, which runs this job"]
