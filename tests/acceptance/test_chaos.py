@@ -45,7 +45,10 @@ def configured(folder: Path, name: str, cluster: dict[str, object]) -> Path:
     return config
 
 
-@pytest.mark.parametrize(("seed", "role", "workers"), [(31, "worker", 2), (32, "driver", 1)])
+@pytest.mark.parametrize(
+    ("seed", "role", "workers"),
+    [(31, "worker", 2), pytest.param(32, "driver", 1, marks=pytest.mark.full)],
+)
 def test_a_killed_process_costs_what_it_had_under_way(
     undisturbed: Path, seed: int, role: str, workers: int
 ) -> None:

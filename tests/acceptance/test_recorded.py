@@ -12,7 +12,6 @@ from tests.acceptance.recorded import LARGE_JOB, PLACES, SMALL_JOBS, Difference,
 
 SHORT = {
     ("everything", "local"),
-    ("in-a-store", "serial-store"),
     ("lowered-heat", "serial"),
     ("routes", "serial"),
 }

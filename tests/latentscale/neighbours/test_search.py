@@ -290,6 +290,7 @@ def test_one_seed_one_result_on_any_number_of_threads():
     assert (search(points, 4, seed=1).indices != first.indices).any()
 
 
+@pytest.mark.full
 def test_descent_finds_nearly_all():
     """The one test that compiles pynndescent, up to a minute: both metrics, duplicates, repeats."""
     rows = clustered(2600, 10, 8)

@@ -4,6 +4,8 @@ import json
 import os
 import re
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from latentscale_pipeline.config.job import JobConfig, read_config
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import measure_sections
 from tests import oracles
+from tests.conftest import Ended
 from tests.support.jobs import command_line, results_of
 
 pytestmark = pytest.mark.slow
@@ -65,6 +68,17 @@ def run(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
         command_line(*arguments), capture_output=True, text=True, check=False, timeout=300,
         env={**os.environ, "PYTHONPATH": str(folder)},
     )  # fmt: skip
+
+
+@pytest.fixture
+def run_here(
+    folder: Path, latentscale: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Ended]:
+    """Run a command line in this process, which finds the functions."""
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setitem(sys.modules, "similarities", None)  # to be removed at the end
+    del sys.modules["similarities"]
+    return latentscale
 
 
 def last_line(ended: subprocess.CompletedProcess[str]) -> str:
@@ -120,16 +134,21 @@ def test_another_version_of_the_function_is_another_stage(folder: Path) -> None:
         ("similarities:indefinite", "isn't positive semidefinite: 64 rows have"),
     ],
 )
-def test_what_is_no_kernel_is_told_in_a_line(folder: Path, kernel: str, problem: str) -> None:
-    ended = run(folder, "run", job(folder, kernel), "--allow-code")
-    assert ended.returncode == 2, ended.stderr
-    assert problem in last_line(ended)
+def test_what_is_no_kernel_is_told_in_a_line(
+    folder: Path, run_here: Callable[..., Ended], kernel: str, problem: str
+) -> None:
+    ended = run_here("run", job(folder, kernel), "--allow-code", "--quiet")
+    assert ended.code == 2, ended.err
+    assert problem in ended.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("method", ["lanczos", "nystrom"])
-def test_other_methods_bracket_a_functions_scores(folder: Path, method: str) -> None:
-    ended = run(folder, "run", job(folder, "similarities:jaccard", method=method), "--allow-code")
-    assert ended.returncode == 0, ended.stderr
+def test_other_methods_bracket_a_functions_scores(
+    folder: Path, run_here: Callable[..., Ended], method: str
+) -> None:
+    config = job(folder, "similarities:jaccard", method=method)
+    ended = run_here("run", config, "--allow-code", "--quiet")
+    assert ended.code == 0, ended.err
     rows = np.load(folder / "rows.npy").astype(float)
     small = np.minimum(rows[:, None], rows).sum(axis=2)
     eigenvalues = np.linalg.eigvalsh(small / np.maximum(rows[:, None], rows).sum(axis=2) / 300)
@@ -139,12 +158,11 @@ def test_other_methods_bracket_a_functions_scores(folder: Path, method: str) -> 
         assert row["lower"] * (1 - 1e-9) <= value <= row["upper"] * (1 + 1e-9)
 
 
-def test_a_function_has_no_frequencies(folder: Path) -> None:
-    ended = run(
-        folder, "run", job(folder, "similarities:jaccard", method="fourier"), "--allow-code"
-    )
-    assert ended.returncode == 2
-    assert "not similarities:jaccard; use another method" in last_line(ended)
+def test_a_function_has_no_frequencies(folder: Path, run_here: Callable[..., Ended]) -> None:
+    config = job(folder, "similarities:jaccard", method="fourier")
+    ended = run_here("run", config, "--allow-code")
+    assert ended.code == 2
+    assert "not similarities:jaccard; use another method" in ended.err
 
 
 def read(text: str) -> JobConfig:
@@ -176,10 +194,10 @@ def test_kernels_that_cannot_be_are_refused(kernels: str, problem: str) -> None:
         read(f"measures: {{vendi: {{kernels: {kernels}}}}}\n")
 
 
-def test_bandwidths_of_a_list_are_scored_each(folder: Path) -> None:
+def test_bandwidths_of_a_list_are_scored_each(folder: Path, run_here: Callable[..., Ended]) -> None:
     config = job(folder, "cosine", kernels=[{"name": "rbf", "bandwidth": [0.3, 0.6]}])
-    ended = run(folder, "run", config)
-    assert ended.returncode == 0, ended.stderr
+    ended = run_here("run", config, "--quiet")
+    assert ended.code == 0, ended.err
     rows = np.load(folder / "rows.npy").astype(float)
     found = {(r["kernel"], r["order"]): r["value"] for r in results_of(folder / "jobs")["scores"]}
     for bandwidth in (0.3, 0.6):

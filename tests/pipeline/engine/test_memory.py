@@ -130,7 +130,7 @@ def test_a_peak_counts_what_is_written(tmp_path: Path) -> None:
 def test_large_tasks_take_what_was_projected_and_no_process_more_than_its_limit(
     tmp_path: Path,
 ) -> None:
-    rows = np.random.default_rng(0).normal(size=(5000, 4096)).astype("f2")
+    rows = np.random.default_rng(0).normal(size=(3500, 4096)).astype("f2")
     np.save(tmp_path / "rows.npy", rows)
     described = {
         "name": "large",
