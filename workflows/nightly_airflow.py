@@ -1,9 +1,9 @@
 """The nightly evaluation as an Airflow DAG: put this file into Airflow's folder of DAGs.
 
-Needs Airflow 3. One run is allowed at a time, at 02:00 UTC or according to NIGHTLY_CRON; what was
-missed isn't caught up on. The task ``gates`` fails if a gate fails, and the evaluation still
-succeeds. An incomplete run (exit 3) is tried again, which resumes it. NIGHTLY_FOLDER is the folder
-that has ``workflows/`` and ``data/``; the worker's own by default.
+Needs Airflow 3.2 or later. One run is allowed at a time, at 02:00 UTC or according to NIGHTLY_CRON;
+what was missed isn't caught up on. The task ``gates`` fails if a gate fails, and the evaluation
+still succeeds. An incomplete run (exit 3) is tried again, which resumes it. NIGHTLY_FOLDER is the
+folder that has ``workflows/`` and ``data/``; the worker's own by default.
 """
 
 import json
@@ -14,7 +14,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import Param, dag, get_current_context, task
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
 
 FAILED, INCOMPLETE = 1, 3
 
@@ -38,6 +42,8 @@ def evaluate() -> dict[str, Any]:
     if ended.returncode not in (0, FAILED) or not ended.stdout:
         raise AirflowFailException(said)  # another try would end the same way
     found = json.loads(ended.stdout)
+    if found.get("stepped_aside"):
+        raise AirflowSkipException(said)  # another run of this workflow is under way
     shown = {key: found[key] for key in ("text", "job", "folder", "comparison") if found.get(key)}
     return {**shown, "passed": ended.returncode == 0, "said": said}
 

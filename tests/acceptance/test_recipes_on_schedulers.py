@@ -431,13 +431,26 @@ def test_airflow_tries_nothing_again_that_would_end_the_same_way(airflow: Path) 
     assert "data/missing.npy: no such file or folder" in log
 
 
+def replace_command(place: Path, code: str) -> None:
+    """Let another program stand where the recipe finds the command."""
+    (place / "latentscale_pipeline").mkdir()
+    (place / "latentscale_pipeline/__init__.py").touch()
+    (place / "latentscale_pipeline/cli.py").write_text(code)
+
+
+@is_missing("airflow")
+@pytest.mark.timeout(300)
+def test_airflow_skips_what_another_run_does(airflow: Path) -> None:
+    replace_command(airflow, "print('{\"stepped_aside\": true}')")
+    states, _ = told_by_airflow(airflow)
+    assert states == {"evaluate": "skipped", "gates": "skipped"}
+
+
 @is_missing("airflow")
 @pytest.mark.timeout(300)
 def test_airflow_tries_an_incomplete_run_again(airflow: Path) -> None:
     code = "import sys\nprint('why not', file=sys.stderr)\nraise SystemExit(3)\n"
-    (airflow / "latentscale_pipeline").mkdir()
-    (airflow / "latentscale_pipeline/__init__.py").touch()
-    (airflow / "latentscale_pipeline/cli.py").write_text(code)
+    replace_command(airflow, code)
     states, log = told_by_airflow(airflow)
     assert states == {"evaluate": "failed", "gates": "upstream_failed"}
     assert log.count("AirflowException: why not") == 3

@@ -15,7 +15,7 @@ from latentscale_pipeline.api import computation, findings
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.measures.heat import plan as heat_plan
 from latentscale_pipeline.storage.objects import ObjectStore
-from tests.support.jobs import results_of, run_command, run_here
+from tests.support.jobs import results_of, run_here
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def shifted(rows: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def job(rows: np.ndarray, shifted: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """The results of a job on the same rows, from the command line."""
+    """The results of a job on the same rows."""
     folder: Path = tmp_path_factory.mktemp("api")
     np.save(folder / "rows.npy", rows)
     np.save(folder / "shifted.npy", shifted)
@@ -51,12 +51,11 @@ def job(rows: np.ndarray, shifted: np.ndarray, tmp_path_factory: pytest.TempPath
             "magnitude": {"scales": 6},
             "vendi": {"kernels": ["cosine", "rbf"]},
         },
+        "sampling": {"method": "none"},
         "cluster": {"kind": "serial"},
     }
     (folder / "job.yaml").write_text(json.dumps(document))
-    ran = run_command("run", folder / "job.yaml", "--quiet")
-    assert ran.returncode == 0, ran.stderr
-    return results_of(folder / "jobs")
+    return run_here(folder / "job.yaml").results.document()
 
 
 def bracket(found: dict) -> tuple[float, float, float]:

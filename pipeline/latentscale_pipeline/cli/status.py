@@ -158,14 +158,14 @@ def _display(console: Console) -> Iterator[Callable[[JobStatus], None]]:
         return
     last = ""
 
-    def echo(status: JobStatus) -> None:
+    def show_line(status: JobStatus) -> None:
         nonlocal last
         line = _brief_line(status)
         if line != last:
             print_lines(console, [f"{datetime.now():%H:%M:%S} {line}{_left(status)}"])
             last = line
 
-    yield echo
+    yield show_line
 
 
 def _brief_line(status: JobStatus) -> str:

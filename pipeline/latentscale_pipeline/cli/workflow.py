@@ -52,8 +52,8 @@ def run(
     Example:
       latentscale workflow run workflows/nightly.yaml -o corpora.corpus=today.npy
 
-    Exit codes: 0 passed or stepped aside, 1 a gate failed, 2 bad input, or jobs that are unlike,
-    3 incomplete (run again).
+    Exit codes: 0 passed or stepped aside, 1 a gate failed, 2 bad input, or jobs that can't be
+    compared, 3 incomplete (run again).
     """
     with ended_by_signals():
         text = read_text(file, "a YAML file that describes a workflow")

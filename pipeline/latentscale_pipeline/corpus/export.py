@@ -185,17 +185,25 @@ def _published(fs: Any, path: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _uploaded(fs: Any, path: str) -> Iterator[BinaryIO]:
-    """Open a remote file for writing; if that fails, what was sent doesn't become a file."""
+    """Open a remote file for writing; if that fails, what was sent doesn't become a file.
+
+    A store that shows a file while it is written, such as memory, then has none.
+    """
     file = fs.open(path, "wb")
     try:
         yield cast(BinaryIO, file)
+        file.close()
     except BaseException:
-        if isinstance(file, AbstractBufferedFile):
-            # Closing it, also by its destructor, would publish what was written so far.
-            file.closed = True
-            file.discard()
-        else:
-            file.close()
-            fs.rm_file(path)
+        with contextlib.suppress(Exception):  # the first error says what went wrong
+            _abandon(fs, path, file)
         raise
-    file.close()
+
+
+def _abandon(fs: Any, path: str, file: Any) -> None:
+    if isinstance(file, AbstractBufferedFile):
+        # Closing it, also by its destructor, would publish what was written so far.
+        file.closed = True
+        file.discard()
+    else:
+        file.close()
+        fs.rm_file(path)

@@ -58,7 +58,7 @@ def run_in_memory(
     )
     states = inspect_stages(work)
     try:
-        run_stages(work, states, lambda: nullcontext(_ThisThread()), "1", tell_nobody)
+        run_stages(work, states, lambda: nullcontext(_ThisThread()), "1", ignore_event)
     except Incomplete as error:
         raise RuntimeError(_log(states, store) or str(error)) from None
     return lambda name: work.result(by_name[name])
@@ -93,5 +93,5 @@ class _ThisThread:
             return task, error
 
 
-def tell_nobody(event: str, **fields: Any) -> None:
+def ignore_event(event: str, **fields: Any) -> None:
     """Ignore progress events."""

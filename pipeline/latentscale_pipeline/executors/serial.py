@@ -46,7 +46,7 @@ class SerialExecutor(AbstractContextManager["SerialExecutor"]):
             ended = self._ended.get(timeout=seconds)
         except queue.Empty:
             return None
-        # A thread that still ends looks like one that computes.
+        # Until the thread has ended, it looks as if it were still computing.
         self._computing.join()
         self._computing = None
         return ended

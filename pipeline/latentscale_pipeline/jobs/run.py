@@ -131,7 +131,7 @@ def run_job(
         If the job can't be finished; the error has a one-line message and an exit code.
     """
 
-    def tell_waiting(line: str) -> None:
+    def echo_waiting(line: str) -> None:
         notify("waiting", line=line)
 
     def finish(results: Results, *, computed: bool) -> Finished:
@@ -167,7 +167,7 @@ def run_job(
         if previous is not None and (keep or not has_garbage(work, list(previous.arrays.values()))):
             return Finished(store, previous, computed=False)
         with (
-            hold_lock(store, wait=wait, take_over=take_over, echo=tell_waiting) as holder,
+            hold_lock(store, wait=wait, take_over=take_over, echo=echo_waiting) as holder,
             stop_when_asked(store, holder) as check,
         ):
             finished = run_alone(holder.attempt, check)

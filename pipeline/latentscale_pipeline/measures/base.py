@@ -355,7 +355,7 @@ class MeasureReport:
     title, question, source : str
         Heading of its section, the question that it answers, and the papers that define it.
     scores : mapping
-        The glossary: the name and the meaning of each of its scores.
+        Its scores, as the measure declares them.
     dependent : tuple of str
         Its scores that show that corpus and reference aren't independent samples.
     of_labels : bool

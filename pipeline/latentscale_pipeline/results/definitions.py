@@ -20,10 +20,12 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class ScoreDefinition(Definition):
-    """A score of a measure.
+    """A score of a measure. Settings may decide its unit, and whether it depends on the size.
 
     Attributes
     ----------
+    title, sentence : str
+        Its name in reports, and what it means.
     unit, better : str
         Unit of the number, and whether high or low values are better, or neither.
     headline : bool
@@ -37,7 +39,7 @@ class ScoreDefinition(Definition):
         of at most 1. It doesn't depend on which of them comes first, unless ``exchanged`` names
         another score.
     exchanged : str
-        The score of the same measure that it is with corpus and reference exchanged.
+        The score that this one becomes if corpus and reference are exchanged.
     measure, name : str
         The measure, and the name among its scores; :func:`define_scores` sets them.
     """
@@ -59,7 +61,7 @@ class ScoreDefinition(Definition):
         of: Literal["corpus", "reference", "pair"],
         **fields: Any,
     ) -> Score:
-        """Return the row of ``scores`` of a number that was found; None needs a ``reason``.
+        """Return a row of ``scores``. Without a number, give a ``reason``.
 
         Parameters
         ----------
@@ -86,7 +88,7 @@ class ScoreDefinition(Definition):
 def define_scores(
     measure: str, definitions: Mapping[str, ScoreDefinition]
 ) -> Mapping[str, ScoreDefinition]:
-    """Return the definitions of a measure's scores, which know its name and theirs."""
+    """Return the definitions with their measure and name filled in."""
     return {
         name: replace(definition, measure=measure, name=name)
         for name, definition in definitions.items()

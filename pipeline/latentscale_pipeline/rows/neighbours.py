@@ -41,7 +41,7 @@ OTHER_FILES = (
     ".h5",
     ".zarr",
 )
-"""Suffixes of paths that are hardly meant to be folders."""
+"""Suffixes of files, which a folder is unlikely to have."""
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,8 @@ def write_neighbours(
     matrix = target.lower().endswith(".npz")
     if target.lower().endswith(OTHER_FILES):
         raise BadInput(
-            f"{strip_credentials(target)}: a graph is a file that ends in .npz, or a folder with "
-            ".npy files; use the path of one of these"
+            f"{strip_credentials(target)}: a graph is one .npz file, or a folder of arrays; "
+            "use a path that ends in .npz, or a folder"
         )
     place = target.rstrip("/")
     files = [target] if matrix else [f"{place}/{name}.npy" for name in ("indices", "distances")]

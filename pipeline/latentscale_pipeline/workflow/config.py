@@ -101,9 +101,9 @@ class Workflow(Section):
     @model_validator(mode="before")
     @classmethod
     def _read_old_names(cls, keys: Any) -> Any:
-        if isinstance(keys, dict) and "allow_unlike" in keys and "allow_incomparable" not in keys:
-            keys = {**keys, "allow_incomparable": keys["allow_unlike"]}
-            del keys["allow_unlike"]
+        if isinstance(keys, dict) and "allow_unlike" in keys:
+            old = {"allow_incomparable": keys["allow_unlike"]}
+            keys = old | {name: value for name, value in keys.items() if name != "allow_unlike"}
         return keys
 
     @field_validator("baseline", mode="before")

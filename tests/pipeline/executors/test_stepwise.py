@@ -114,6 +114,7 @@ def config(tmp_path: Path) -> Callable[[str], Path]:
                     "reference": str(tmp_path / "reference.npy"),
                     "output": str(tmp_path / output),
                     "measures": {"geomca": {}, "vendi": {"kernels": ["cosine"]}},
+                    "sampling": {"method": "none"},
                     "cluster": {"kind": "serial"},
                 }
             )

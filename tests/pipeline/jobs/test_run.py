@@ -239,7 +239,7 @@ def test_results_do_not_depend_on_the_executor(
 def test_the_same_job_on_an_object_store(
     job: Callable[..., Path], latentscale: Command, tmp_path: Path, s3_url: str
 ) -> None:
-    # All measures in a store are among the recorded jobs.
+    # All measures in a store are among the recorded jobs that the full suite compares.
     few = ("-o", "measures={geomca: {}, vendi: {kernels: [cosine]}}")
     assert latentscale("run", job(), *few).code == 0
     ended = latentscale("run", job(output=f"{s3_url}/jobs"), *few, "--json")

@@ -138,7 +138,7 @@ def test_what_has_no_graph_is_said(job: Path, latentscale: Command, tmp_path: Pa
     target = tmp_path / "graph.npz"
     target.write_text("there")
     assert "the file exists" in refused(job, "--output", target)
-    assert "a graph is a file that ends in .npz" in refused(job, "--output", tmp_path / "g.csv")
+    assert "a graph is one .npz file, or a folder" in refused(job, "--output", tmp_path / "g.csv")
     assert latentscale("export-graph", job, "--output", tmp_path / "lists.v1").code == 0
     assert "indices.npy: the file exists" in refused(job, "--output", tmp_path / "lists.v1")
     before = Path(__file__).parents[2] / "data" / "written_before" / "compare"

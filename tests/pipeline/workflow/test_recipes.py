@@ -53,7 +53,9 @@ def test_the_workflow_file_says_what_it_should() -> None:
 def test_a_key_of_an_earlier_version_is_read() -> None:
     text = (RECIPES / "nightly.yaml").read_text()
     assert not read_workflow(text, "now").allow_incomparable
-    assert read_workflow(f"{text}\nallow_unlike: true\n", "before").allow_incomparable
+    before = f"{text}\nallow_unlike: true\n"
+    assert read_workflow(before, "before").allow_incomparable
+    assert not read_workflow(before, "before", ["allow_incomparable=false"]).allow_incomparable
 
 
 @pytest.mark.parametrize("name", ["nightly.github.yaml", "nightly.kubernetes.yaml"])

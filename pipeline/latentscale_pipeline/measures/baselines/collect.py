@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from latentscale.baselines.clipping import ROUNDING
-from latentscale.estimate import Bounds, Estimate
+from latentscale.estimate import Estimate
 from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
@@ -28,6 +28,7 @@ CONFIDENT = 1.96
 
 OF_ONE = ("mean similarity", "IntDiv", "GMStds")
 OF_PAIR = tuple(name for name in SCORES if name not in OF_ONE)
+"""Scores of one corpus, and of the pair."""
 
 OVERLAPS = ("precision", "recall", "density", "coverage", "clipped density", "clipped coverage")
 
@@ -77,25 +78,37 @@ def _pair(compared: Mapping[str, Any]) -> BaselinesOfPair:
 
 def _pair_score(compared: Mapping[str, Any], name: str, *, whole: bool) -> Score:
     """Return a row of ``scores``: exact if all rows were compared, else estimated from a sample."""
-    definition, error = SCORES[name], None
+    definition = SCORES[name]
     if name == "FID":
         if "fid" not in compared:
             return definition.score(None, "pair", reason="a covariance needs at least two rows")
         return definition.score(load_estimate(compared["fid"]), "pair")
-    bounds: Bounds = "exact" if whole else "estimate"
     if name == "KID":
-        value, error = compared["kid"]["value"], compared["kid"]["sampling_error"]
+        error = compared["kid"]["sampling_error"]
         if not whole and error is None:
             return definition.score(None, "pair", reason="too few rows for an interval")
-        reach = compared["kid"]["rounding"] + (0.0 if whole else CONFIDENT * error)
-        ends, bounds = (value - reach, value + reach), "exact" if whole else "interval95"
-    else:
-        value, other = (compared[way][_field(name)] for way in ("exact", "graph"))
-        reach = ROUNDING * value if name.startswith("clipped") else 0.0
-        ends = (value - reach, min(1.0, value + reach) if reach else value)
-        if not whole:
-            ends = (min(value, other), max(value, other))
-    return definition.score(Estimate(value, *ends, bounds, ""), "pair", sampling_error=error)
+        found = _kernel_distance(compared["kid"], whole=whole)
+        return definition.score(found, "pair", sampling_error=error)
+    exact, graph = (compared[way][_field(name)] for way in ("exact", "graph"))
+    return definition.score(_overlap(name, exact, graph, whole=whole), "pair")
+
+
+def _kernel_distance(found: Mapping[str, Any], *, whole: bool) -> Estimate:
+    value, reach = found["value"], found["rounding"]
+    if whole:
+        return Estimate(value, value - reach, value + reach, "exact", "")
+    reach += CONFIDENT * found["sampling_error"]
+    return Estimate(value, value - reach, value + reach, "interval95", "")
+
+
+def _overlap(name: str, exact: float, graph: float, *, whole: bool) -> Estimate:
+    """Return a score with its rounding; of a sample, with what its neighbours' graph gives."""
+    if not whole:
+        return Estimate(exact, min(exact, graph), max(exact, graph), "estimate", "")
+    if not name.startswith("clipped"):
+        return Estimate.exact(exact, "")
+    reach = ROUNDING * exact
+    return Estimate(exact, exact - reach, min(1.0, exact + reach), "exact", "")
 
 
 def _field(name: str) -> str:

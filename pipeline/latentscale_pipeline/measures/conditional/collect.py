@@ -42,8 +42,8 @@ def collect_conditional(section: Conditional, facts: JobFacts, results: Results)
     scores = []
     for name, (kernel, why) in names.items():
         found = load_scored(known.get(name))
-        reasons = {} if found else {"reason": reason or why}
-        scores.append(SCORES[name].score(found, "pair", kernel=kernel, **reasons))
+        reason_of_score = None if found else reason or why
+        scores.append(SCORES[name].score(found, "pair", kernel=kernel, reason=reason_of_score))
     corpus, reference = (unpaired_rows(paired, role) for role in ROLES)
     part = ConditionalResults(
         by=facts.pair or "",

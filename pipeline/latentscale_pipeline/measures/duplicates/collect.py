@@ -145,6 +145,7 @@ def _bracket(
     if far and far["checked"] < far["beyond"]:
         ends = exact_interval(far["confirmed"], far["checked"])
         lower, upper = (far["beyond"] / rows * end for end in ends)
+        lower, upper = min(lower, value), max(upper, value)  # the count is a whole number
     return Estimate(value, lower, upper, "exact" if lower == upper else "interval95", "")
 
 

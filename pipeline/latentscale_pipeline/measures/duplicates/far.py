@@ -55,7 +55,9 @@ def join_rows(inputs: Inputs) -> Output:
     reach = values["reach"] or inputs.results[p["reach"]].values["reach"]
     for source in sources:
         if source != role:
-            values["settled"] = _settle_other(inputs, arrays, source, reach)
+            settled = _settle_other(inputs, arrays, source, reach)
+            values["settled"] = settled.pop(nearest.ALL)
+            values |= {f"settled_{name}": counts for name, counts in settled.items()}
     return Output(values=values, arrays=arrays)
 
 
@@ -94,26 +96,34 @@ def _settle_own(inputs: Inputs, arrays: dict[str, NDArray[Any]], role: Role) -> 
 
 def _settle_other(
     inputs: Inputs, arrays: dict[str, NDArray[Any]], source: Role, reach: Mapping[str, float]
-) -> dict[str, int]:
-    """Settle which rows are far from all rows of another corpus; count those that were checked."""
+) -> dict[str, dict[str, int]]:
+    """Settle which rows are far from all rows of another corpus; count those that were checked.
+
+    Where the other corpus is the larger one, which are far from fewer of its rows is settled too.
+    """
     # Outliers are judged among all rows of the reference, coverage among as many as it has.
     names = _names(inputs, source) if source != inputs.parameters["limits"] else [nearest.ALL]
-    limit = reach[nearest.ALL]
-    beyond = {name: np.flatnonzero(arrays[f"{source}_{name}_distance"] > limit) for name in names}
+    limits = {name: reach.get(name, reach[nearest.ALL]) for name in names}
+    beyond = {
+        name: np.flatnonzero(arrays[f"{source}_{name}_distance"] > limit)
+        for name, limit in limits.items()
+    }
     most = most_settled(inputs.corpora[source].n)
     stream = inputs.common_generator()
     rows = np.unique(np.concatenate(list(beyond.values())))
     if len(rows) > most:
         rows = np.sort(stream.choice(rows, most, replace=False))
     _compare_with_all(inputs, arrays, rows, source)
-    settled = arrays[f"{source}_{nearest.ALL}_distance"][
-        np.intersect1d(rows, beyond[nearest.ALL], assume_unique=True)
-    ]
-    return {
-        "beyond": len(beyond[nearest.ALL]),
-        "checked": len(settled),
-        "confirmed": int((settled > limit).sum()),
-    }
+    counts = {}
+    for name, limit in limits.items():
+        checked = np.intersect1d(rows, beyond[name], assume_unique=True)
+        settled = arrays[f"{source}_{name}_distance"][checked]
+        counts[name] = {
+            "beyond": len(beyond[name]),
+            "checked": len(settled),
+            "confirmed": int((settled > limit).sum()),
+        }
+    return counts
 
 
 def _names(inputs: Inputs, source: Role) -> list[str]:

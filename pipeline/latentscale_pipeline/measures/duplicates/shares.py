@@ -149,8 +149,8 @@ def _counts_of_pair(found: Mapping[str, Artifact], metric: Any, within: float) -
         "outlier_distance": far,
         "exact_leaks": int((beside <= cover.equal_within(metric)).sum()),
         "leaks": int((beside <= within).sum()),
-        "outliers": round(_settled(found["corpus"]) * int((beside > far).sum())),
-        "not_covered": round(_settled(found["reference"]) * int((uncovered > far).sum())),
+        "outliers": round(_far_rows(found["corpus"], beside, far)),
+        "not_covered": round(_far_rows(found["reference"], uncovered, far)),
     }
 
 
@@ -182,20 +182,20 @@ def _expected(
     uncovered = distances(found["reference"], "corpus", fewer=True)
     beside = distances(found["corpus"], "reference")
     equal, within = cover.equal_within(p["metric"]), p["within"]
+    far, far_of_fewer = (_reach(found["reference"], fewer=fewer) for fewer in (False, True))
     return {
         "exact duplicates": _near(corpus_of_fewer, own_of_fewer, equal, sizes),
         "near-duplicates": _near(corpus_of_fewer, own_of_fewer, within, sizes),
         "exact leaks": _near(beside, own, equal, rows),
         "leaks": _near(beside, own, within, rows),
         "outliers": _beyond(
-            beside, own, rows["corpus"], _reach(found["reference"]), _settled(found["corpus"])
+            _far_rows(found["corpus"], beside, far) / len(beside), own, rows["corpus"], far
         ),
         "not covered": _beyond(
-            uncovered,
+            _far_rows(found["reference"], uncovered, far_of_fewer, fewer=True) / len(uncovered),
             own_of_fewer,
             sizes["reference"],
-            _reach(found["reference"], fewer=True),
-            _settled(found["reference"]),
+            far_of_fewer,
         ),
     }
 
@@ -214,23 +214,27 @@ def _near(
     return {"rows": rows["corpus"], "share": asdict(near)}
 
 
-def _settled(found: Artifact) -> float:
-    """Return the share of the rows that cells call far, and that are, of those that were checked.
+def _far_rows(
+    found: Artifact, distances: Float32Array, far: float, *, fewer: bool = False
+) -> float:
+    """Return how many rows are farther than a distance, of those that cells call far.
 
-    It is 1 where all were: those that aren't far have got their distance.
+    Some of these, or all, were compared with all rows. Those that aren't far have got their
+    distance; of the others, as many are far as of those that were compared.
     """
-    far = found.values.get("settled")
-    if not far or far["checked"] == far["beyond"]:
-        return 1.0
-    return float(far["confirmed"] / far["checked"])
+    still = int((distances > far).sum())
+    known = found.values
+    settled = (fewer and known.get(f"settled_{nearest.FEWER}")) or known.get("settled")
+    if not settled or settled["checked"] == settled["beyond"]:
+        return float(still)
+    refuted = settled["checked"] - settled["confirmed"]
+    return float(settled["confirmed"] / settled["checked"] * (still + refuted))
 
 
-def _beyond(
-    found: Float32Array, usual: Float32Array, rows: int, far: float, settled: float
-) -> dict[str, Any]:
+def _beyond(share: float, usual: Float32Array, rows: int, far: float) -> dict[str, Any]:
     """Say how many rows lie apart, and how many are expected to."""
     beyond = ExpectedExceedances(
-        found=settled * float((found > far).mean()),
+        found=share,
         rows=rows,
         beyond=int((usual > far).sum()),
         among=len(usual),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from latentscale.estimate import Estimate
 from latentscale.mmd.two_sample import Discrepancy
 from latentscale_pipeline.measures.base import ExpectedScore, Findings, JobFacts, Results, Score
@@ -24,10 +22,9 @@ def collect_mmd(section: Mmd, facts: JobFacts, results: Results) -> Findings:
         artifact = results(stage_name(kernel))
         values = artifact.values
         label = f"rbf {section.bandwidth}" if kernel == "rbf" else kernel
-        fields: dict[str, Any] = {
-            "kernel": label,
-            **({"unit": "squared distance"} if kernel == "linear" else {}),
-        }
+        fields = {"kernel": label}
+        if kernel == "linear":
+            fields["unit"] = "squared distance"
         if why := values.get("reason"):
             scores.append(SCORES["mmd"].score(None, "pair", reason=why, **fields))
             continue
@@ -45,6 +42,6 @@ def collect_mmd(section: Mmd, facts: JobFacts, results: Results) -> Findings:
         )
         expected[len(scores)] = ExpectedScore(values["rows"][0], tested.expected)
         estimate = Estimate(tested.value, values["lower"], values["upper"], values["bounds"], "")
-        fields["sampling_error"] = tested.sampling_error
-        scores.append(SCORES["mmd"].score(estimate, "pair", **fields))
+        error = tested.sampling_error
+        scores.append(SCORES["mmd"].score(estimate, "pair", sampling_error=error, **fields))
     return Findings(MmdResults(pair=found), tuple(scores), expected=expected)

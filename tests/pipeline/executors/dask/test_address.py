@@ -60,6 +60,7 @@ def test_a_job_on_an_existing_scheduler_gives_the_serial_numbers(
             "corpus": "rows.npy",
             "output": name,
             "measures": {"vendi": {"kernels": ["cosine", "rbf"]}},
+            "sampling": {"method": "none"},
             "cluster": cluster,
         }
         Path(f"{name}.yaml").write_text(json.dumps(config))

@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import CorpusFacts, JobFacts
 from latentscale_pipeline.measures.duplicates import cells, far, in_cells, nearest
 from latentscale_pipeline.measures.duplicates.config import Duplicates
+from latentscale_pipeline.measures.duplicates.search import merge_rows
+from latentscale_pipeline.storage.artifacts import Output
 from tests.conftest import Ended
 from tests.pipeline.measures.duplicates.test_rows import Array, read_array, run_job, score
 
@@ -228,6 +231,40 @@ def test_far_rows_that_are_not_far_count_by_their_share(
     )
     assert row["lower"] <= true["value"] <= row["upper"]
     assert row["bounds"] == "interval95"
+
+
+def merge_and_misjudge(inputs: Inputs) -> Output:
+    """Merge as ever, and call some rows far that are near."""
+    merged = merge_rows(inputs)
+    start = inputs.index * inputs.parameters["block_rows"]
+    if inputs.parameters["role"] == "corpus":
+        places = np.arange(300, 375) - start
+        for name, distances in merged.arrays.items():
+            if name.startswith("reference") and name.endswith("distance"):
+                distances[places[(places >= 0) & (places < len(distances))]] = 50.0
+    return merged
+
+
+@pytest.mark.usefixtures("small_cells")
+@pytest.mark.parametrize("m", [3000, 1500])
+def test_of_rows_that_were_not_checked_as_many_are_far_as_of_the_others(
+    m: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(16)
+    corpora = {"corpus": clustered(generator, 3000), "reference": clustered(generator, m)}
+    corpora["corpus"][:300] += 30.0
+    monkeypatch.setattr(far, "most_settled", lambda n: 150)
+    monkeypatch.setattr(in_cells, "merge_rows", merge_and_misjudge)
+    found, _ = run_job(tmp_path, corpora, measures=CELLS)
+    settled = found["measures"]["duplicates"]["pair"]["outliers_settled"]
+    assert settled["checked"] == 150
+    assert settled["beyond"] >= 375
+    assert 20 <= settled["checked"] - settled["confirmed"] <= 45
+    row = score(found, "outliers", "pair")
+    share = settled["confirmed"] / settled["checked"]
+    assert row["value"] * 3000 == round(settled["beyond"] * share)
+    assert row["lower"] <= 300 / 3000 <= row["upper"]
+    assert row["expected"]["found"] == pytest.approx(settled["beyond"] * share / 3000)
 
 
 @pytest.mark.usefixtures("small_cells")

@@ -39,6 +39,7 @@ def job(folder: Path, corpus: str, output: str) -> Path:
                 "output": str(folder / output),
                 "cluster": {"kind": "serial"},
                 "measures": measures,
+                "sampling": {"method": "none"},
             }
         )
     )
