@@ -10,12 +10,7 @@ from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.scores import full_title, score_title, title_apart
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
-from latentscale_pipeline.views.formatting import (
-    Written,
-    format_estimate,
-    format_number,
-    printable,
-)
+from latentscale_pipeline.views.formatting import Written, format_estimate, format_number, printable
 from latentscale_pipeline.views.scores import format_summarised, score_name, written_score
 
 WORDS = {

@@ -8,10 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from latentscale.array_types import Float64Array
-from latentscale_pipeline.compare.matrix import (
-    Matrix,
-    ScoreMatrix,
-)
+from latentscale_pipeline.compare.matrix import Matrix, ScoreMatrix
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.views.axis import in_power
 from latentscale_pipeline.views.content import Report, Section, Table

@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from latentscale_pipeline.compare.cells import (
-    COLUMNS,
-    ComparedCells,
-    format_scores,
-    job_names,
-)
+from latentscale_pipeline.compare.cells import COLUMNS, ComparedCells, format_scores, job_names
 from latentscale_pipeline.compare.columns import explain_signs, notes_of, side_by_side
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison

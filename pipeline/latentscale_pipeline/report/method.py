@@ -11,13 +11,9 @@ from latentscale_pipeline.results.definitions import Definition
 from latentscale_pipeline.results.model import Corpus, Results, Timing
 from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.views.content import Section, Table, table_of
-from latentscale_pipeline.views.formatting import (
-    format_bytes,
-    format_duration,
-    printable,
-)
-from latentscale_pipeline.views.glossary import BOUNDS
+from latentscale_pipeline.views.formatting import format_bytes, format_duration, printable
 from latentscale_pipeline.views.repeats import REPEATS, format_repeats
+from latentscale_pipeline.views.terms import BOUNDS
 
 Json = dict[str, Any]
 

@@ -10,7 +10,6 @@ from latentscale_pipeline.results.definitions import Definition
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Section, Table, table_of
 from latentscale_pipeline.views.formatting import format_number, printable
-from latentscale_pipeline.views.glossary import BETTER
 from latentscale_pipeline.views.scores import (
     bracket_kind,
     format_p,
@@ -18,6 +17,7 @@ from latentscale_pipeline.views.scores import (
     score_name,
     written_score,
 )
+from latentscale_pipeline.views.terms import BETTER
 
 SAMPLED = ("found at", "expected", "p alone", "p adjusted")
 """Columns about samples of both corpora."""

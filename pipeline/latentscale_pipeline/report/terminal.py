@@ -17,12 +17,7 @@ from latentscale_pipeline.report.scores import replicated_scores
 from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.formatting import format_number, printable
 from latentscale_pipeline.views.repeats import format_repeats
-from latentscale_pipeline.views.scores import (
-    format_p,
-    format_range,
-    score_name,
-    written_score,
-)
+from latentscale_pipeline.views.scores import format_p, format_range, score_name, written_score
 from latentscale_pipeline.views.terminal import (
     Row,
     column_width,

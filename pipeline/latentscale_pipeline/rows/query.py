@@ -11,10 +11,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
-from latentscale_pipeline.rows.columns import (
-    JobRows,
-    open_rows,
-)
+from latentscale_pipeline.rows.columns import JobRows, open_rows
 from latentscale_pipeline.rows.selection import Order, check_column, choose_rows, count_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT, Kind, Table, column_kind, read_tables
 

@@ -14,7 +14,7 @@ from latentscale_pipeline.views.formatting import (
     format_share,
     printable,
 )
-from latentscale_pipeline.views.glossary import BOUNDS
+from latentscale_pipeline.views.terms import BOUNDS
 
 ROUNDING = 1e-6
 """Part of a row that is rounding."""

@@ -50,11 +50,7 @@ from latentscale.baselines.clipping import share_of_good_rows
 from latentscale.neighbours.exact import exact_neighbours
 from latentscale.neighbours.search import approximate_neighbours
 from latentscale.tiles.device import decide
-from latentscale.tiles.distances import (
-    Points,
-    common_unit,
-    row_blocks,
-)
+from latentscale.tiles.distances import Points, common_unit, row_blocks
 from latentscale.tiles.expansions import (
     PARTS,
     float64_is_exact,

@@ -20,10 +20,7 @@ import numpy as np
 
 from latentscale.array_types import Float64Array, Int64Array, UInt64Array
 from latentscale.tiles.distances import Metric
-from latentscale.tiles.top_lists import (
-    content_keys,
-    mixed,
-)
+from latentscale.tiles.top_lists import content_keys, mixed
 
 DEVIATIONS = 6.0
 """Standard deviations by which more rows are taken from parts than are expected to be needed."""

@@ -34,10 +34,7 @@ import numba
 import numpy as np
 
 from latentscale.array_types import Float64Array, Int64Array, UInt64Array
-from latentscale.tiles.distances import (
-    Metric,
-    Points,
-)
+from latentscale.tiles.distances import Metric, Points
 from latentscale.tiles.top_lists import content_keys
 
 EQUAL_DIRECTION = 1e-14

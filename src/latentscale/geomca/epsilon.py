@@ -9,11 +9,7 @@ import numpy as np
 from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import Estimate, student_quantile
 from latentscale.geomca.scores import BLOCK_ROWS
-from latentscale.tiles.distances import (
-    Points,
-    distance_tile,
-    row_blocks,
-)
+from latentscale.tiles.distances import Points, distance_tile, row_blocks
 
 SAMPLE_ROWS = 2000
 """Rows a side from which epsilon is estimated: four million distances."""

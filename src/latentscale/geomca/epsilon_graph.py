@@ -19,12 +19,7 @@ import numba
 import numpy as np
 
 from latentscale.array_types import BoolArray, Float64Array, Int64Array
-from latentscale.tiles.distances import (
-    Balls,
-    Points,
-    check_distance,
-    row_blocks,
-)
+from latentscale.tiles.distances import Balls, Points, check_distance, row_blocks
 
 HELD_BLOCKS = 4
 """Blocks of rows that are compared with all later rows at once."""

@@ -74,10 +74,7 @@ from latentscale.magnitude.preconditioning import (
     prepare_preconditioners,
 )
 from latentscale.tiles.device import Precision, rounding_unit
-from latentscale.tiles.distances import (
-    Points,
-    distance_tile,
-)
+from latentscale.tiles.distances import Points, distance_tile
 from latentscale.tiles.exponential_products import (
     LOST_SIMILARITY,
     gaussian_error,

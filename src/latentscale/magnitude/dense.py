@@ -33,11 +33,7 @@ from latentscale.array_types import Float64Array
 from latentscale.estimate import Bounds, Estimate
 from latentscale.linalg.iterations import iterate_in_memory
 from latentscale.magnitude.conjugate_gradients import ConjugateGradients
-from latentscale.tiles.distances import (
-    Points,
-    distance_tile,
-    row_blocks,
-)
+from latentscale.tiles.distances import Points, distance_tile, row_blocks
 from latentscale.tiles.exponential_products import similarity_error
 
 ROUNDING_SHARE = 0.3

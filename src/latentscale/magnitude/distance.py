@@ -33,11 +33,7 @@ from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import CONFIDENT, Estimate, Scored
 from latentscale.magnitude.dense import all_distances, factorised_magnitude
 from latentscale.sampling.jackknife import GROUPS, draw_groups, jackknife_error
-from latentscale.tiles.distances import (
-    Metric,
-    Points,
-    as_points,
-)
+from latentscale.tiles.distances import Metric, Points, as_points
 
 MIN_ROWS = 2 * GROUPS
 """Fewest rows of a set that have a sampling error."""

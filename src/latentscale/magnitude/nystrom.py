@@ -46,10 +46,7 @@ from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Estimate
 from latentscale.magnitude.vecchia import distances_among, vecchia_neighbours
 from latentscale.neighbours.ivf import partition
-from latentscale.tiles.distances import (
-    Points,
-    distance_tile,
-)
+from latentscale.tiles.distances import Points, distance_tile
 
 LANDMARKS = 1000
 """Landmarks by default: their factors take 160 MB at 20 scales."""

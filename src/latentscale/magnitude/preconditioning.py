@@ -45,11 +45,7 @@ from latentscale.array_types import BoolArray, Float32Array, Float64Array, Int32
 from latentscale.linalg.iterations import ReadRows
 from latentscale.magnitude.vecchia import distances_among, vecchia_neighbours
 from latentscale.neighbours.ivf import assign, find_centres
-from latentscale.tiles.distances import (
-    Points,
-    distance_tile,
-    row_blocks,
-)
+from latentscale.tiles.distances import Points, distance_tile, row_blocks
 from latentscale.tiles.exponential_products import block_sums
 
 ROWS_FOR_A_LANDMARK = 40

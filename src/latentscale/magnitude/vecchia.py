@@ -12,24 +12,10 @@ import numba
 import numpy as np
 
 from latentscale.array_types import Float64Array, Int64Array, UInt64Array
-from latentscale.neighbours.exact import (
-    Neighbours,
-    keys_of,
-    merge,
-    nearest,
-)
-from latentscale.tiles.distances import (
-    METRICS,
-    Points,
-    distance_tile,
-    row_blocks,
-)
+from latentscale.neighbours.exact import Neighbours, keys_of, merge, nearest
+from latentscale.tiles.distances import METRICS, Points, distance_tile, row_blocks
 from latentscale.tiles.pairs import exact_distance
-from latentscale.tiles.top_lists import (
-    offer,
-    pair_hash,
-    query_hash,
-)
+from latentscale.tiles.top_lists import offer, pair_hash, query_hash
 
 BLOCK_ROWS = 256
 """Points whose Vecchia neighbours are searched together."""

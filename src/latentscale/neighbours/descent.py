@@ -13,20 +13,10 @@ import numba
 import numpy as np
 
 from latentscale.array_types import Float64Array, Int64Array, UInt64Array
-from latentscale.neighbours.exact import (
-    Neighbours,
-    keys_of,
-)
-from latentscale.tiles.distances import (
-    METRICS,
-    Points,
-)
+from latentscale.neighbours.exact import Neighbours, keys_of
+from latentscale.tiles.distances import METRICS, Points
 from latentscale.tiles.pairs import exact_distance
-from latentscale.tiles.top_lists import (
-    offer,
-    pair_hash,
-    query_hash,
-)
+from latentscale.tiles.top_lists import offer, pair_hash, query_hash
 
 DESCENT_NEIGHBOURS = 32
 """Smallest list length inside a descent: shorter lists converge to worse graphs.

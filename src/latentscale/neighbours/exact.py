@@ -32,15 +32,8 @@ import numpy as np
 
 from latentscale.array_types import BoolArray, Float64Array, Int64Array, UInt64Array
 from latentscale.tiles.device import offer_near
-from latentscale.tiles.distances import (
-    Points,
-    common_unit,
-    row_blocks,
-)
-from latentscale.tiles.top_lists import (
-    content_keys,
-    offer,
-)
+from latentscale.tiles.distances import Points, common_unit, row_blocks
+from latentscale.tiles.top_lists import content_keys, offer
 
 QUERY_BLOCK = 2048
 CANDIDATE_BLOCK = 2048

@@ -19,16 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.array_types import BoolArray, Float64Array, FloatArray, Int64Array
-from latentscale.neighbours.exact import (
-    Neighbours,
-    nearest,
-)
+from latentscale.neighbours.exact import Neighbours, nearest
 from latentscale.tiles.device import inner_products
-from latentscale.tiles.distances import (
-    Metric,
-    Points,
-    row_blocks,
-)
+from latentscale.tiles.distances import Metric, Points, row_blocks
 
 LLOYD_ROUNDS = 8
 ASSIGN_BLOCK = 4096

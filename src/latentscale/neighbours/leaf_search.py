@@ -18,11 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from latentscale.array_types import BoolArray, Int64Array
-from latentscale.neighbours.exact import (
-    Neighbours,
-    merge,
-    nearest,
-)
+from latentscale.neighbours.exact import Neighbours, merge, nearest
 from latentscale.neighbours.leaves import decide
 from latentscale.tiles.device import (
     ShortLists,

@@ -23,11 +23,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from latentscale.array_types import BoolArray, Int64Array
-from latentscale.neighbours.exact import (
-    Neighbours,
-    keys_of,
-    nearest,
-)
+from latentscale.neighbours.exact import Neighbours, keys_of, nearest
 from latentscale.tiles.device import ShortLists, decide_short_lists, shortlist_candidates
 from latentscale.tiles.distances import Points, common_unit, row_blocks
 

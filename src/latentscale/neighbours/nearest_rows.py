@@ -23,11 +23,7 @@ from numpy.typing import NDArray
 
 from latentscale.array_types import BoolArray, Float64Array, Int64Array
 from latentscale.neighbours.exact import Neighbours
-from latentscale.neighbours.leaf_search import (
-    Relation,
-    distinct_sets,
-    search_relations,
-)
+from latentscale.neighbours.leaf_search import Relation, distinct_sets, search_relations
 from latentscale.neighbours.leaves import LEAF_ROWS, divide_into_leaves
 from latentscale.neighbours.search import collapse_equal, order_of_leaves
 from latentscale.tiles.distances import Points

@@ -17,20 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.array_types import BoolArray, Float64Array, Int32Array, Int64Array, UInt64Array
-from latentscale.neighbours.exact import (
-    Neighbours,
-    keys_of,
-)
-from latentscale.tiles.distances import (
-    METRICS,
-    Points,
-)
+from latentscale.neighbours.exact import Neighbours, keys_of
+from latentscale.tiles.distances import METRICS, Points
 from latentscale.tiles.pairs import exact_distance, quick_distance
-from latentscale.tiles.top_lists import (
-    offer,
-    pair_hash,
-    query_hash,
-)
+from latentscale.tiles.top_lists import offer, pair_hash, query_hash
 
 LeafNumbers = NDArray[np.uint16] | NDArray[np.uint32]
 

@@ -45,26 +45,13 @@ import numpy as np
 from latentscale.array_types import BoolArray, Float64Array, Int64Array, UInt64Array
 from latentscale.neighbours.certificate import recall_certificate
 from latentscale.neighbours.descent import nearest_neighbour_descent
-from latentscale.neighbours.exact import (
-    Neighbours,
-    keys_of,
-    merge,
-    nearest,
-)
+from latentscale.neighbours.exact import Neighbours, keys_of, merge, nearest
 from latentscale.neighbours.ivf import cell_cap
 from latentscale.neighbours.leaf_search import SPARE, search_leaves
 from latentscale.neighbours.leaves import LEAF_ROWS, divide_into_leaves
 from latentscale.neighbours.refine import FOLLOWED, refine
-from latentscale.tiles.distances import (
-    Points,
-    row_blocks,
-)
-from latentscale.tiles.top_lists import (
-    content_keys,
-    offer,
-    pair_hash,
-    query_hash,
-)
+from latentscale.tiles.distances import Points, row_blocks
+from latentscale.tiles.top_lists import content_keys, offer, pair_hash, query_hash
 
 Method = Literal["leaves", "nndescent"]
 

@@ -34,12 +34,7 @@ from latentscale.neighbours.ivf import (
     find_centres,
     move_centres,
 )
-from latentscale.tiles.distances import (
-    Metric,
-    Points,
-    as_points,
-    row_blocks,
-)
+from latentscale.tiles.distances import Metric, Points, as_points, row_blocks
 
 SEARCHED_COARSE_CELLS = 8
 """Number of nearest coarse cells whose cells are searched for a row."""

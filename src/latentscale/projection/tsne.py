@@ -26,12 +26,7 @@ import numpy as np
 
 from latentscale.array_types import Float32Array, Float64Array, Int64Array
 from latentscale.neighbours.exact import exact_neighbours
-from latentscale.tiles.distances import (
-    Points,
-    as_points,
-    distance_tile,
-    row_blocks,
-)
+from latentscale.tiles.distances import Points, as_points, distance_tile, row_blocks
 
 PERPLEXITY = 30
 """Near rows that each row counts; three times as many get an affinity."""

@@ -42,11 +42,7 @@ from latentscale.array_types import Float64Array
 from latentscale.estimate import CONFIDENT, Estimate
 from latentscale.sampling.subsets import allowance_for_few
 from latentscale.spread.row_sums import RowSums
-from latentscale.tiles.distances import (
-    Points,
-    distance_tile,
-    row_blocks,
-)
+from latentscale.tiles.distances import Points, distance_tile, row_blocks
 
 TILE_ROWS = 1024
 """Rows of a tile of similarities."""

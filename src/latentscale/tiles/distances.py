@@ -45,10 +45,7 @@ from numpy.typing import ArrayLike, NDArray
 from latentscale.array_types import BoolArray, Float64Array, UInt64Array
 from latentscale.tiles.device import Precision, TileRows, decide, separations, tile_rows
 from latentscale.tiles.expansions import exact_square
-from latentscale.tiles.top_lists import (
-    content_keys,
-    number_copies,
-)
+from latentscale.tiles.top_lists import content_keys, number_copies
 
 Metric = Literal["euclidean", "cosine", "manhattan"]
 METRICS: tuple[Metric, ...] = get_args(Metric)

@@ -55,13 +55,7 @@ from latentscale.tiles.device import (
     rounding_unit,
     separations,
 )
-from latentscale.tiles.distances import (
-    Points,
-    check_alike,
-    common_unit,
-    largest_size,
-    row_blocks,
-)
+from latentscale.tiles.distances import Points, check_alike, common_unit, largest_size, row_blocks
 
 PANEL_ROWS = 512
 PANEL_COLUMNS = 512

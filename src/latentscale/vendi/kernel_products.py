@@ -18,11 +18,7 @@ import numpy as np
 
 from latentscale.array_types import Float64Array, FloatArray
 from latentscale.tiles.device import exponentials
-from latentscale.tiles.distances import (
-    Points,
-    block_pairs,
-    row_blocks,
-)
+from latentscale.tiles.distances import Points, block_pairs, row_blocks
 from latentscale.tiles.exponential_products import PANEL_ROWS, DistanceTiles
 from latentscale.vendi.kernels import (
     Kernel,

@@ -50,12 +50,7 @@ from latentscale.tiles.device import (
     rounding_share,
     rounding_unit,
 )
-from latentscale.tiles.distances import (
-    Metric,
-    Points,
-    distance_tile,
-    squared_tile,
-)
+from latentscale.tiles.distances import Metric, Points, distance_tile, squared_tile
 
 KernelName = Literal["cosine", "rbf", "laplacian"]
 KERNELS: tuple[KernelName, ...] = get_args(KernelName)

@@ -58,11 +58,7 @@ from numpy.typing import ArrayLike
 from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import Estimate
 from latentscale.tiles.device import Precision
-from latentscale.tiles.distances import (
-    Points,
-    block_pairs,
-    row_blocks,
-)
+from latentscale.tiles.distances import Points, block_pairs, row_blocks
 from latentscale.vendi.eigenvalues import symmetric_eigenvalues
 from latentscale.vendi.kernels import (
     SUMS_ROUNDING,

@@ -30,10 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentscale.array_types import Float32Array, Float64Array
 from latentscale.tiles.device import Precision, unit_rows
-from latentscale.tiles.distances import (
-    as_points,
-    row_blocks,
-)
+from latentscale.tiles.distances import as_points, row_blocks
 
 BLOCK_ROWS = 4096
 """Rows of one matrix product; the products are then added pairwise.

@@ -11,12 +11,7 @@ from latentscale_pipeline.measures.alignment.plan import too_few_pairs
 from latentscale_pipeline.measures.alignment.results import AlignmentResults
 from latentscale_pipeline.measures.alignment.scores import SCORES
 from latentscale_pipeline.measures.alignment.tasks import STAGE
-from latentscale_pipeline.measures.base import (
-    Findings,
-    JobFacts,
-    Results,
-    load_scored,
-)
+from latentscale_pipeline.measures.base import Findings, JobFacts, Results, load_scored
 from latentscale_pipeline.measures.shared.pairs import ROLES, pairs_name
 from latentscale_pipeline.measures.shared.unpaired import unpaired_rows
 

@@ -7,12 +7,7 @@ from typing import Any
 
 from latentscale.conditional.kernel_entropies import CONDITIONAL, INFORMATION
 from latentscale.conditional.schur_complement import EXPLAINED, PAIRS_PER_DIMENSION, SCENDI
-from latentscale_pipeline.measures.base import (
-    Findings,
-    JobFacts,
-    Results,
-    load_scored,
-)
+from latentscale_pipeline.measures.base import Findings, JobFacts, Results, load_scored
 from latentscale_pipeline.measures.conditional.config import Conditional
 from latentscale_pipeline.measures.conditional.plan import too_few_pairs
 from latentscale_pipeline.measures.conditional.results import ConditionalResults

@@ -13,12 +13,7 @@ import numpy as np
 from latentscale.estimate import Estimate, student_quantile
 from latentscale.geomca.epsilon_graph import Components
 from latentscale.geomca.scores import GeomcaScores, geomca_scores
-from latentscale_pipeline.measures.base import (
-    Findings,
-    JobFacts,
-    Results,
-    load_estimate,
-)
+from latentscale_pipeline.measures.base import Findings, JobFacts, Results, load_estimate
 from latentscale_pipeline.measures.geomca import results as model
 from latentscale_pipeline.measures.geomca.config import Geomca, GeomcaSweep
 from latentscale_pipeline.measures.geomca.epsilon_graph import COMPONENT_ARRAYS, ROLES

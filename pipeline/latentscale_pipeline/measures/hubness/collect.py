@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from latentscale_pipeline.measures.base import (
-    Findings,
-    JobFacts,
-    Results,
-    Role,
-    Score,
-    load_scored,
-)
+from latentscale_pipeline.measures.base import Findings, JobFacts, Results, Role, Score, load_scored
 from latentscale_pipeline.measures.hubness.config import Hubness
 from latentscale_pipeline.measures.hubness.plan import drawn_count, stage_name, too_few_rows
 from latentscale_pipeline.measures.hubness.results import HubnessOfCorpus, HubnessResults

@@ -16,11 +16,7 @@ from latentscale_pipeline.measures.base import (
 )
 from latentscale_pipeline.measures.hubness.config import Hubness
 from latentscale_pipeline.measures.hubness.tasks import find_neighbours, score_lists
-from latentscale_pipeline.measures.shared.random_rows import (
-    MIN_ROWS,
-    drawn_rows_stage,
-    row_bytes,
-)
+from latentscale_pipeline.measures.shared.random_rows import MIN_ROWS, drawn_rows_stage, row_bytes
 
 QUERIES = 5000
 """Rows whose neighbours one task finds."""

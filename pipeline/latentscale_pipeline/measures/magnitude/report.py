@@ -19,8 +19,8 @@ from latentscale_pipeline.views.figure import (
     said_of_brackets,
 )
 from latentscale_pipeline.views.formatting import format_number, listed, printable
-from latentscale_pipeline.views.glossary import BOUNDS
 from latentscale_pipeline.views.rarefaction import Growth, draw_rarefaction
+from latentscale_pipeline.views.terms import BOUNDS
 
 DRAWN_SCALES = 3
 """Scales whose rarefaction is drawn, spread evenly over all."""

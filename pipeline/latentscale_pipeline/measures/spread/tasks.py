@@ -10,11 +10,7 @@ from latentscale.array_types import Float64Array
 from latentscale.estimate import Scored
 from latentscale.spread.row_sums import RowSums, sum_similarities
 from latentscale.spread.scores import sampling_errors, spread
-from latentscale.tiles.distances import (
-    Metric,
-    Points,
-    as_points,
-)
+from latentscale.tiles.distances import Metric, Points, as_points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_scored
 from latentscale_pipeline.measures.shared.bandwidth import read_bandwidth

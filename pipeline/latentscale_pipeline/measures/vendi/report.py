@@ -19,9 +19,9 @@ from latentscale_pipeline.views.figure import (
     said_of_brackets,
 )
 from latentscale_pipeline.views.formatting import format_number, listed, printable
-from latentscale_pipeline.views.glossary import BOUNDS
 from latentscale_pipeline.views.rarefaction import Growth, draw_rarefaction
 from latentscale_pipeline.views.scores import whole_scores
+from latentscale_pipeline.views.terms import BOUNDS
 
 Drawn = tuple[Style, Sequence[VendiScore]]
 Kernel = tuple[str, float | None]

@@ -25,11 +25,7 @@ from latentscale.array_types import (
     Int64Array,
     UInt64Array,
 )
-from latentscale.tiles.host.separations import (
-    TileRows,
-    inner_products,
-    rounding_share,
-)
+from latentscale.tiles.host.separations import TileRows, inner_products, rounding_share
 from latentscale.tiles.pairs import COSINE, EUCLIDEAN, four_squared_distances
 from latentscale.tiles.top_lists import offer, pair_hash, query_hash
 

@@ -10,10 +10,7 @@ from latentscale.array_types import UInt64Array
 from latentscale.neighbours.certificate import Recall
 from latentscale.neighbours.exact import Neighbours, nearest
 from latentscale.tiles.distances import Metric, as_points
-from latentscale.tiles.top_lists import (
-    content_keys,
-    number_copies,
-)
+from latentscale.tiles.top_lists import content_keys, number_copies
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage

@@ -25,12 +25,7 @@ from latentscale_pipeline.measures.shared.neighbours.assign import (
     where_needed,
 )
 from latentscale_pipeline.measures.shared.neighbours.search import LISTS, lists_name
-from latentscale_pipeline.measures.shared.neighbours.sizes import (
-    AGAIN,
-    MISSED,
-    PILOT_ROWS,
-    Layout,
-)
+from latentscale_pipeline.measures.shared.neighbours.sizes import AGAIN, MISSED, PILOT_ROWS, Layout
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 TURNED = "turned"

@@ -1,4 +1,4 @@
-"""The words for scores, for kinds of brackets, and for which direction is better."""
+"""The terms for kinds of brackets, and for which direction is better."""
 
 from __future__ import annotations
 
