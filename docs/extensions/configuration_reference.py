@@ -11,7 +11,15 @@ from sphinx.util.docutils import SphinxDirective
 from tables import Field, fields_of, table
 
 from latentscale_pipeline.compare.gates import Gate
-from latentscale_pipeline.config.cluster import Address, Batch, Driver, Kubernetes, Local, Serial
+from latentscale_pipeline.config.cluster import (
+    Address,
+    Batch,
+    Driver,
+    Kubernetes,
+    Local,
+    Serial,
+    Threads,
+)
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.workflow.config import Workflow
@@ -20,6 +28,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "job": JobConfig,
     **{f"measures.{name}": section for name, section in measure_sections().items()},
     "serial": Serial,
+    "threads": Threads,
     "local": Local,
     "address": Address,
     "batch": Batch,

@@ -11,7 +11,7 @@ from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.executors.threads import ThreadExecutor
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.run import Finished, run_job
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -24,7 +24,7 @@ class Killed(BaseException):
     """The driver dies."""
 
 
-class MortalExecutor(SerialExecutor):
+class MortalExecutor(ThreadExecutor):
     """Runs so many tasks, then takes the driver down."""
 
     def __init__(self, tasks: int) -> None:

@@ -116,7 +116,7 @@ def _time_sentence(forecast: Forecast) -> str:
     if not total["tasks_left"]:
         return "none; this job is finished"
     where = "this machine"
-    if cluster["kind"] not in {"auto", "serial", "local"}:
+    if cluster["kind"] not in {"auto", "serial", "threads", "local"}:
         where = f"{cluster['workers']} workers with cores like this machine's"
     work = f"{format_duration(total['work_seconds'])} of work on one thread"
     ingest = total["ingest_seconds"]

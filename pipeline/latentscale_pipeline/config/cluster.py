@@ -117,18 +117,33 @@ def _types_in(annotation: Any) -> set[Any]:
     return {annotation}.union(*map(_types_in, inside)) if inside else {annotation}
 
 
-class Serial(Closed):
-    """One process that runs one task after another, without workers."""
+class _OneProcess(Closed):
+    """Settings of a job without workers."""
 
-    kind: Literal["serial"]
-    """One process, no workers."""
     memory_limit: Bytes = 4 * 2**30
     """Memory of the process."""
     retries: Retries = 2
     """How often a failed part is tried again."""
 
     workers: ClassVar[int] = 1
+
+
+class Serial(_OneProcess):
+    """The driver's process, which runs one task after another."""
+
+    kind: Literal["serial"]
+    """One process, one task after another."""
+
     threads: ClassVar[int] = 1
+
+
+class Threads(_OneProcess):
+    """The driver's process, which runs several tasks at once."""
+
+    kind: Literal["threads"]
+    """One process, several tasks at once."""
+    threads: PositiveInt = 2
+    """Number of tasks at once."""
 
 
 class Workers(Closed):
@@ -152,10 +167,10 @@ class _LocalWorkers(Workers):
 
 
 class Auto(_LocalWorkers):
-    """The driver's process for a short job, workers on this machine for a longer one."""
+    """Threads of the driver's process for a short job, workers on this machine for a longer one."""
 
     kind: Literal["auto"] = "auto"
-    """Workers on this machine, or one process where a job ends sooner than workers start."""
+    """Workers on this machine; for a job of minutes as many threads of one process."""
 
 
 class Local(_LocalWorkers):
@@ -285,13 +300,14 @@ class Kubernetes(RemoteWorkers):
 
 
 Cluster = Annotated[
-    Auto | Serial | Local | Address | Batch | Kubernetes,
+    Auto | Serial | Threads | Local | Address | Batch | Kubernetes,
     Field(discriminator="kind"),
 ]
 
 CLUSTERS: dict[str, type[Closed]] = {
     "auto": Auto,
     "serial": Serial,
+    "threads": Threads,
     "local": Local,
     "address": Address,
     **dict.fromkeys(("slurm", "pbs", "lsf", "sge"), Batch),
@@ -299,7 +315,10 @@ CLUSTERS: dict[str, type[Closed]] = {
 }
 """The section model of every kind of cluster."""
 
-ON_THIS_MACHINE = (Auto, Serial, Local)
+IN_THE_DRIVER = (Serial, Threads)
+"""Kinds without processes of their own."""
+
+ON_THIS_MACHINE = (Auto, *IN_THE_DRIVER, Local)
 """Kinds whose processes run on the driver's machine."""
 
 

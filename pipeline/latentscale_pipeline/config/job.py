@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from latentscale_pipeline.config.cluster import MIN_MEMORY, Auto, Cluster, Driver, Serial
+from latentscale_pipeline.config.cluster import IN_THE_DRIVER, MIN_MEMORY, Auto, Cluster, Driver
 from latentscale_pipeline.config.overrides import apply_override, drop_settings_of_other_kinds
 from latentscale_pipeline.config.section import Section, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
@@ -145,7 +145,7 @@ class JobConfig(Section):
 
     @model_validator(mode="after")
     def _workers_reach_it(self) -> JobConfig:
-        if not isinstance(self.cluster, Serial):
+        if not isinstance(self.cluster, IN_THE_DRIVER):
             for role in ("corpus", "reference", "output"):
                 if str(getattr(self, role)).startswith("memory://"):
                     raise ValueError(

@@ -11,6 +11,7 @@ import sys
 import traceback
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -166,7 +167,7 @@ def run_task(task: Task) -> Cost:
     # An executor may restart a task while a disconnected worker still runs it.
     attempt = f"{task.attempt}-{uuid.uuid4().hex[:8]}"
     try:
-        with _libraries(len(sys.modules)).limit(limits=1), measured() as measurement:
+        with one_thread(), measured() as measurement:
             inputs = _inputs(store, task)
             output = _work(task)(inputs)
             advanced = task.stage.advance is not None and task.index == FINALISE
@@ -189,6 +190,12 @@ def run_task(task: Task) -> Cost:
         store.write(log, without_credentials(traceback.format_exc()).encode())
         reason = without_credentials(str(error).splitlines()[0] if str(error) else "")
         raise TaskFailed(f"{type(error).__name__}: {reason}".rstrip(": "), log) from None
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Let the libraries that are loaded compute on one thread, as far as this thread decides."""
+    limit: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1)
+    return limit
 
 
 @lru_cache(maxsize=1)

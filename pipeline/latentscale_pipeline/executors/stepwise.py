@@ -30,7 +30,7 @@ from latentscale_pipeline.engine.state import (
 from latentscale_pipeline.engine.task import FINALISE, TaskFailed
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import BadInput, Incomplete, StoreFailed
-from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.executors.threads import ThreadExecutor
 from latentscale_pipeline.storage.artifacts import CorruptResult, Cost, collect_garbage, withdraw
 
 
@@ -172,7 +172,7 @@ def _failures(
     work: Work, stage_state: StageState, parts: Iterable[int], attempt: str
 ) -> Iterator[str]:
     """Compute parts, and yield label and reason of each that failed."""
-    with SerialExecutor() as executor:
+    with ThreadExecutor() as executor:
         for index in parts:
             task = make_task(work, stage_state, index, f"{attempt}-{max(index, 0)}")
             for part in {task.part, f"{task.folder}/result"} & set(stage_state.problems):

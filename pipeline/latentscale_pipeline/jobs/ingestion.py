@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from latentscale_pipeline.config.cluster import ON_THIS_MACHINE, Cluster, Local, Serial
+from latentscale_pipeline.config.cluster import IN_THE_DRIVER, ON_THIS_MACHINE, Cluster, Local
 from latentscale_pipeline.corpus.ingest.encoding import RECORDS, Run, Work, run_serially
 from latentscale_pipeline.corpus.ingest.sources import Sources, describe_sources
 from latentscale_pipeline.engine import work as engine
@@ -79,7 +79,7 @@ def ingest_runner(
         Size of the sources from which workers are started.
     """
     size = sum(source.size for source in sources.items)
-    here = isinstance(cluster, ON_THIS_MACHINE) and not isinstance(cluster, Serial)
+    here = isinstance(cluster, ON_THIS_MACHINE) and not isinstance(cluster, IN_THE_DRIVER)
     if here and cluster.workers > 1 and size >= worth_workers_bytes:
         workers = Local(**cluster.model_dump(exclude={"kind"}))
         return worker_runner(workers, sources.rows, progress)

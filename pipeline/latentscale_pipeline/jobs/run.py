@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from latentscale_pipeline.config.cluster import Local, Serial
+from latentscale_pipeline.config.cluster import IN_THE_DRIVER, Local
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.job_file import format_job_file
 from latentscale_pipeline.corpus.documents import find_damaged_document
@@ -20,6 +21,7 @@ from latentscale_pipeline.engine.collection import collect_job, has_garbage
 from latentscale_pipeline.engine.executor import Executor
 from latentscale_pipeline.engine.keys import code_by_digest, work_modules
 from latentscale_pipeline.engine.loop import REPAIRS, Notify, repair, run_stages
+from latentscale_pipeline.engine.memory import idle_memory, task_memory
 from latentscale_pipeline.engine.state import StageState, inspect_stages, is_complete
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import (
@@ -29,7 +31,7 @@ from latentscale_pipeline.errors import (
     LatentscaleError,
     how_to_install,
 )
-from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.executors.threads import ThreadExecutor
 from latentscale_pipeline.jobs.collect import assemble_results
 from latentscale_pipeline.jobs.identity import short_name
 from latentscale_pipeline.jobs.inventory import (
@@ -268,8 +270,9 @@ def _prepare_workers(plan: Plan) -> None:
 
 def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager[Executor]]:
     cluster = plan.cluster
-    if isinstance(cluster, Serial):
-        return SerialExecutor
+    if isinstance(cluster, IN_THE_DRIVER):
+        memory = task_memory(cluster.memory_limit, idle_memory(plan.stages))
+        return partial(ThreadExecutor, cluster.threads, memory)
 
     @contextmanager
     def start() -> Iterator[Executor]:

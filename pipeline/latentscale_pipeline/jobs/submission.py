@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from latentscale_pipeline.config.cluster import (
+    IN_THE_DRIVER,
     ON_THIS_MACHINE,
     Batch,
     Kubernetes,
-    Serial,
     walltime_seconds,
 )
 from latentscale_pipeline.config.job import JobConfig
@@ -270,8 +270,8 @@ def _for_slurm(plan: Plan, arguments: list[str], requeue: bool) -> SubmissionSpe
 def _size(plan: Plan) -> tuple[int, int]:
     """Return the cores and the memory in bytes that a driver needs, including its local workers."""
     cluster, memory = plan.cluster, plan.config.driver.memory_limit
-    if isinstance(cluster, Serial):
-        return 1, max(memory, cluster.memory_limit) + OVERHEAD_BYTES
+    if isinstance(cluster, IN_THE_DRIVER):
+        return cluster.threads, max(memory, cluster.memory_limit) + OVERHEAD_BYTES
     if isinstance(cluster, ON_THIS_MACHINE):
         each = cluster.memory_limit + OVERHEAD_BYTES
         return cluster.workers * cluster.threads, memory + cluster.workers * each

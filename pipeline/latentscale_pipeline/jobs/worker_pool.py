@@ -13,7 +13,7 @@ from latentscale_pipeline.jobs.automatic_cluster import choose_cluster
 from latentscale_pipeline.jobs.machine import usable_cores
 
 STARTUP_SECONDS = 2.0
-"""Time until the worker processes have started and imported everything."""
+"""Time until everything is imported, and workers have started."""
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ ALL = {"moments", "magnitude", "regroup", "part"}
         ("report/html.py", r"\Z", "\nADDED = 1\n", set()),
         ("jobs/run.py", r"\Z", "\nADDED = 1\n", set()),
         ("corpus/formats/npy.py", r"\Z", "\nADDED = 1\n", set()),
-        ("executors/serial.py", r"\Z", "\nADDED = 1\n", set()),
+        ("executors/threads.py", r"\Z", "\nADDED = 1\n", set()),
     ],
 )
 def test_keys_change_with_the_code_they_depend_on(

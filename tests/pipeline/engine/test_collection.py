@@ -10,7 +10,7 @@ from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.state import StageState, inspect_stage, inspect_stages
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.executors import stepwise
-from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.executors.threads import ThreadExecutor
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.pipeline.engine.test_loop import Events, make_work, run
 from tests.support import toy_stages as toy
@@ -46,7 +46,7 @@ def outcome(work: Work) -> Any:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     work = replace(make_work(tmp_path_factory.mktemp("whole"), toy.temporary()), keep=True)
-    run(work, SerialExecutor)
+    run(work, ThreadExecutor)
     return outcome(work)
 
 
@@ -67,7 +67,7 @@ def test_data_go_once_all_that_need_them_are_done(tmp_path: Path, undisturbed: A
     """A part of a reader fails meanwhile: what it reads is still there."""
     work = make_work(tmp_path / "job", toy.temporary(once=str(tmp_path / "once")))
     watcher = Watcher(work)
-    run_stages(work, inspect_stages(work), SerialExecutor, "run", watcher)
+    run_stages(work, inspect_stages(work), ThreadExecutor, "run", watcher)
     parts = {f"part-{index:05d}.json" for index in range(4)}
     for moment in (("stage_started", "high"), ("part_retried", "low"), ("stage_done", "low")):
         assert watcher.seen[moment]["draw"] == parts | {"result.json", "numbers.npy"}
@@ -91,7 +91,7 @@ def test_a_kill_between_tasks_costs_one_task(tasks: int, tmp_path: Path, undistu
     first = Events()
     with pytest.raises(Killed):
         run_stages(work, inspect_stages(work), lambda: MortalExecutor(tasks), "first", first)
-    second, _ = run(work, SerialExecutor, "second")
+    second, _ = run(work, ThreadExecutor, "second")
     assert sum((first.computed() + second.computed()).values()) == sum(TASKS.values())
     assert outcome(work) == undisturbed
     assert left(work) == LEFT
@@ -116,14 +116,14 @@ def test_a_kill_within_a_removal_costs_nothing(
     monkeypatch.setattr("latentscale_pipeline.engine.collection.REMOVERS", 1)
     for name in ("remove", "remove_all"):
         monkeypatch.setattr(ObjectStore, name, mortal(getattr(ObjectStore, name)))
-    run(make_work(tmp_path / "whole", toy.temporary()), SerialExecutor)
+    run(make_work(tmp_path / "whole", toy.temporary()), ThreadExecutor)
     for moment in range(1, removed + 1):
         work = make_work(tmp_path / str(moment), toy.temporary())
         events, removed, due = Events(), 0, moment
         with pytest.raises(Killed):
-            run_stages(work, inspect_stages(work), SerialExecutor, "first", events)
+            run_stages(work, inspect_stages(work), ThreadExecutor, "first", events)
         due = -1
-        again, _ = run(work, SerialExecutor, "again")
+        again, _ = run(work, ThreadExecutor, "again")
         assert events.computed() + again.computed() == TASKS
         assert outcome(work) == undisturbed
         assert set(left(work)["draw"]) == {"collected.json"}
@@ -142,14 +142,14 @@ def test_what_is_gone_is_computed_again_for_a_damaged_reader(
     damage(tmp_path / work.result(high).path("numbers"), "flipped", at=300)
     events = Events()
     states = inspect_stages(work, thorough=thorough)
-    run_stages(work, states, SerialExecutor, "again", events)
+    run_stages(work, states, ThreadExecutor, "again", events)
     assert events.computed() == {"draw": 5, "high": 5, "total": 1}
     assert "numbers.npy differs from its checksum" in states[2].reason
     assert outcome(work) == undisturbed
     assert left(work) == LEFT
     # Of a finished job: what the damaged result is made of, and that only.
     damage(tmp_path / work.folder(total) / "result.json", "missing")
-    again, _ = run(work, SerialExecutor, "last")
+    again, _ = run(work, ThreadExecutor, "last")
     assert again.computed() == {"draw": 5, "low": 5, "total": 1}
     assert outcome(work) == undisturbed
     assert left(work) == LEFT
@@ -159,11 +159,11 @@ def test_a_stage_that_is_computed_again_keeps_its_parts(tmp_path: Path, undistur
     """Its readers are done, so nothing reads its result; its own parts are still needed."""
     work = make_work(tmp_path, toy.temporary())
     kept = replace(work, keep=True)
-    run(kept, SerialExecutor)
+    run(kept, ThreadExecutor)
     low = work.stages[1]
     for name in ("result", "part-00003"):
         damage(tmp_path / work.folder(low) / f"{name}.json", "missing")
-    events, _ = run(work, SerialExecutor, "again")
+    events, _ = run(work, ThreadExecutor, "again")
     assert events.computed() == {"low": 2}
     assert outcome(work) == undisturbed
     assert left(work) == LEFT
@@ -202,7 +202,7 @@ def test_a_sibling_takes_what_is_left_and_computes_what_is_gone(
                 lender, inspect_stages(lender), lambda n=tasks: MortalExecutor(n), "a", Events()
             )
         borrower = make_work(tmp_path / f"borrower-{tasks}", toy.temporary(), (lender.store,))
-        events, _ = run(borrower, SerialExecutor)
+        events, _ = run(borrower, ThreadExecutor)
         missing = {"low": 5, "high": 5, "total": 1}
         if tasks == 14:
             missing = {"high": 5, "total": 1}
@@ -219,14 +219,14 @@ def test_what_an_earlier_job_removed_is_computed_only_for_a_stage_that_reads_it(
 ) -> None:
     """The new job has another reader; nothing was damaged, and no message says so."""
     lender = make_work(tmp_path / "lender", toy.temporary())
-    run(lender, SerialExecutor)
+    run(lender, ThreadExecutor)
     reader = toy.reader_of_high("passing" if reads_passing else "numbers")
     borrower = make_work(tmp_path / "borrower", [*toy.temporary(), reader], (lender.store,))
     states = {state.stage.name: state for state in inspect_stages(borrower, repair=False)}
     assert states["high"].done is not reads_passing
-    events, inspected = run(borrower, SerialExecutor)
+    events, inspected = run(borrower, ThreadExecutor)
     assert events.computed() == {"reader": 1} | ({"draw": 5, "high": 5} if reads_passing else {})
     assert not any("missing" in state.reason for state in inspected)
     assert "part_corrupt" not in {event for event, _ in events}
-    again, _ = run(borrower, SerialExecutor)
+    again, _ = run(borrower, ThreadExecutor)
     assert not again.computed()

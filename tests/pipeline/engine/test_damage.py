@@ -14,7 +14,7 @@ from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.state import StageState, inspect_stages
 from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.executors.threads import ThreadExecutor
 from latentscale_pipeline.jobs.collect import assemble_results
 from latentscale_pipeline.jobs.inventory import write_inventory
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
@@ -72,7 +72,7 @@ class Job:
     def run(self, *, thorough: bool) -> tuple[Events, dict[str, StageState]]:
         events = Events()
         stage_states = inspect_stages(self.work, thorough=thorough)
-        run_stages(self.work, stage_states, SerialExecutor, "again", events)
+        run_stages(self.work, stage_states, ThreadExecutor, "again", events)
         write_inventory(self.store)  # as a run does in the end
         return events, {stage_state.stage.name: stage_state for stage_state in stage_states}
 
@@ -253,7 +253,7 @@ def test_a_finished_job_is_verified_and_mended(job: Job, latentscale: Callable[.
 def test_of_a_finished_iterated_stage_the_result_counts(tmp_path: Path) -> None:
     stage = toy.iterated()
     work = replace(make_work(tmp_path, [stage]), keep=True)
-    run_stages(work, inspect_stages(work), SerialExecutor, "run", Events())
+    run_stages(work, inspect_stages(work), ThreadExecutor, "run", Events())
     key = work.keys[stage.name]
     planned = {"stage": stage.name, "key": key, "partitions": 3, "depends_on": {"iterated": True}}
     work.store.write("plan.json", json.dumps({"stages": [planned]}).encode())
@@ -268,7 +268,7 @@ def test_of_a_finished_iterated_stage_the_result_counts(tmp_path: Path) -> None:
     [problem] = verify_job(work.store).problems
     assert problem.endswith("/numbers.npy differs from its checksum")
     events = Events()
-    run_stages(work, inspect_stages(work, thorough=True), SerialExecutor, "again", events)
+    run_stages(work, inspect_stages(work, thorough=True), ThreadExecutor, "again", events)
     assert verify_job(work.store).problems == ()
     assert events.computed() == {"halve": 21}, "without a state to go on from, all of it"
 

@@ -28,7 +28,7 @@ from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.executors.dask.executor import DaskExecutor
 from latentscale_pipeline.executors.dask.local import local_cluster
-from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.executors.threads import ThreadExecutor
 from latentscale_pipeline.jobs.identity import config_hash
 from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -89,7 +89,7 @@ def test_the_last_line_names_stage_part_reason_and_log(tmp_path: Path, retries: 
         "cursed", toy.fail_in_one_part, toy.MEMORY, partitions=4, finalise=toy.count_parts
     )
     work = replace(make_work(tmp_path, [cursed, *toy.chain()]), retries=retries)
-    message, events = failing_run(work, SerialExecutor)
+    message, events = failing_run(work, ThreadExecutor)
     assert message.startswith("stage cursed, part 3 of 4: RuntimeError: part two is cursed (log: ")
     log = log_of(message)
     assert log.parent == Path(work.store.url, work.folder(cursed))
@@ -103,7 +103,7 @@ def test_the_last_line_names_stage_part_reason_and_log(tmp_path: Path, retries: 
 def test_of_several_stages_that_failed_the_others_are_counted(tmp_path: Path) -> None:
     failing = [toy.one(name, toy.fail_until_allowed, allowed="/nowhere") for name in "abc"]
     work = replace(make_work(tmp_path, [*failing, *toy.chain()]), retries=0)
-    message, events = failing_run(work, SerialExecutor)
+    message, events = failing_run(work, ThreadExecutor)
     assert message.startswith("stage a: RuntimeError: not today (log: ")
     assert message.endswith(".log) (and 2 more stages); run the same command again to retry")
     assert [fields["stage"] for fields in told(events, "stage_failed")] == ["a", "b", "c"]
@@ -122,7 +122,7 @@ def test_a_result_that_is_damaged_again_and_again_is_told(tmp_path: Path) -> Non
 
     events = Damaging()
     with pytest.raises(Incomplete) as caught:
-        run_stages(work, inspect_stages(work), SerialExecutor, "run", events)
+        run_stages(work, inspect_stages(work), ThreadExecutor, "run", events)
     folder = work.folder(work.stages[0])
     assert re.fullmatch(
         rf"stage draw, finalising: {folder}/part-00001: {folder}/part-00001\.run-\S+/numbers\.npy "
@@ -341,5 +341,5 @@ def test_each_kind_of_process_may_die(tmp_path: Path, victim: str) -> None:
         events = Events()
         short = replace(long, parameters={**long.parameters, "seconds": 0.0})
         again = replace(work, stages=[short, *work.stages[1:]])
-        run_stages(again, inspect_stages(again), SerialExecutor, "again", events)
+        run_stages(again, inspect_stages(again), ThreadExecutor, "again", events)
         assert events.computed()["long"] == 1

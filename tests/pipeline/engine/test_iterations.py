@@ -17,7 +17,7 @@ from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.executors.dask.executor import DaskExecutor
 from latentscale_pipeline.executors.dask.local import local_cluster
-from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.executors.threads import ThreadExecutor
 from latentscale_pipeline.storage.artifacts import SPENT, Artifact, need_marker
 from tests.pipeline.engine.test_loop import Events, make_work, run
 from tests.support import toy_stages as toy
@@ -38,14 +38,14 @@ def outcome(work: Work, stage: Stage) -> tuple[list[float], Any]:
 def undisturbed(root: Path) -> tuple[list[float], Any]:
     stage = toy.iterated()
     work = make_work(root, [stage])
-    run(work, SerialExecutor)
+    run(work, ThreadExecutor)
     return outcome(work, stage)
 
 
 def test_rounds_go_on_until_the_state_is_finished(tmp_path: Path) -> None:
     stage = toy.iterated(iterations=5)
     work = make_work(tmp_path, [stage])
-    events, stage_states = run(work, SerialExecutor)
+    events, stage_states = run(work, ThreadExecutor)
     numbers, noises = outcome(work, stage)
     assert numbers == [2.0**-5] * 10
     assert np.unique(np.array(noises)).size == 15  # every part of every round draws its own
@@ -59,7 +59,7 @@ def test_rounds_go_on_until_the_state_is_finished(tmp_path: Path) -> None:
 def test_only_the_newest_states_outlive_their_round(tmp_path: Path) -> None:
     stage = toy.iterated(iterations=5)
     work = replace(make_work(tmp_path, [stage]), keep=True)
-    run(work, SerialExecutor)
+    run(work, ThreadExecutor)
     folders = work.store.folders(work.folder(stage))
     assert [name for name in folders if name.startswith("round")] == ["round-0004"]
     assert work.store.exists(f"{work.folder(stage)}/round-0004/state.json")
@@ -78,7 +78,7 @@ def test_a_kill_costs_no_more_than_what_was_under_way(tmp_path: Path, tasks: int
     work = make_work(tmp_path / "killed", [stage])
     with pytest.raises(Killed):
         run_stages(work, inspect_stages(work), lambda: MortalExecutor(tasks), "first", Events())
-    events, _ = run(work, SerialExecutor, "second")
+    events, _ = run(work, ThreadExecutor, "second")
     assert events.computed() == {"halve": 21 - tasks}
     assert outcome(work, stage) == undisturbed(tmp_path / "calm")
     assert work.result(stage).values[SPENT]["tasks"] == 21
@@ -105,7 +105,7 @@ def test_a_damaged_part_of_a_round_is_redone_alone(tmp_path: Path) -> None:
         run_stages(work, inspect_stages(work), lambda: MortalExecutor(7), "first", Events())
     folder = work.folder(stage)
     flip(work, need_marker(work.store, f"{folder}/round-0002/part-00000"), "share")
-    events, _ = run(work, SerialExecutor, "second")
+    events, _ = run(work, ThreadExecutor, "second")
     assert events.computed() == {"halve": 21 - 7 + 1}
     problem = next(str(fields["problem"]) for event, fields in events if event == "part_corrupt")
     assert problem.startswith("recomputed: round-0002/part-00000.first-")
@@ -119,7 +119,7 @@ def test_a_damaged_state_costs_one_round(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         run_stages(work, inspect_stages(work), lambda: MortalExecutor(13), "first", Events())
     flip(work, need_marker(work.store, f"{work.folder(stage)}/round-0003/state"), "numbers")
-    events, _ = run(work, SerialExecutor, "second")
+    events, _ = run(work, ThreadExecutor, "second")
     assert events.computed() == {"halve": 21 - 13 + 4}
     assert outcome(work, stage) == undisturbed(tmp_path / "calm")
 
@@ -128,10 +128,10 @@ def test_a_damaged_result_costs_one_round(tmp_path: Path) -> None:
     reader = Stage("reader", toy.read_numbers, toy.MEMORY, needs=("halve",))
     stage = toy.iterated()
     work = replace(make_work(tmp_path / "damaged", [stage, reader]), keep=True)
-    run(work, SerialExecutor)
+    run(work, ThreadExecutor)
     flip(work, work.result(stage), "numbers")
     work.store.remove(f"{work.folder(reader)}/result.json")
-    events, _ = run(work, SerialExecutor, "second")
+    events, _ = run(work, ThreadExecutor, "second")
     assert events.computed() == {"halve": 4, "reader": 1}
     assert outcome(work, stage) == undisturbed(tmp_path / "calm")
     assert work.result(reader).values["total"] == pytest.approx(10 / 32)
@@ -140,9 +140,9 @@ def test_a_damaged_result_costs_one_round(tmp_path: Path) -> None:
 def test_a_sibling_job_lends_a_finished_iterated_stage(tmp_path: Path) -> None:
     stage = toy.iterated()
     cache = make_work(tmp_path / "first", [stage])
-    run(cache, SerialExecutor)
+    run(cache, ThreadExecutor)
     reuser = make_work(tmp_path / "second", [stage], (cache.store,))
-    events, stage_states = run(reuser, SerialExecutor)
+    events, stage_states = run(reuser, ThreadExecutor)
     assert events.computed() == {}
     assert stage_states[0].reason == "reused from first"
     assert outcome(reuser, stage) == outcome(cache, stage)
@@ -164,7 +164,7 @@ def test_looking_ahead_finds_the_round_that_comes_next(tmp_path: Path) -> None:
 def test_tasks_of_an_iterated_stage_are_those_of_its_expected_rounds(tmp_path: Path) -> None:
     stage = replace(toy.iterated(), cost_estimate=CostEstimate(iterations=5))
     work = make_work(tmp_path, [stage])
-    events, _ = run(work, SerialExecutor)
+    events, _ = run(work, ThreadExecutor)
     assert stage.tasks == events.computed()["halve"] == 21
     assert stage.side_by_side == 3
     at_once = replace(stage, cost_estimate=CostEstimate(iterations=0))
@@ -184,7 +184,7 @@ def test_parts_that_read_the_last_round_survive_a_kill(tmp_path: Path, tasks: in
     work = make_work(tmp_path, [stage])
     with pytest.raises(Killed):
         run_stages(work, inspect_stages(work), lambda: MortalExecutor(tasks), "first", Events())
-    events, _ = run(work, SerialExecutor, "second")
+    events, _ = run(work, ThreadExecutor, "second")
     assert events.computed() == {"pass": 26 - tasks}
     assert work.result(stage).values["numbers"] == passed_on()
     left = [key for key in work.store.keys(work.folder(stage)) if "/part-" in key]
@@ -200,7 +200,7 @@ def test_a_damaged_part_of_the_last_round_is_redone(tmp_path: Path, damaged: lis
         run_stages(work, inspect_stages(work), lambda: MortalExecutor(17), "first", Events())
     for part in damaged:
         flip(work, need_marker(work.store, f"{work.folder(stage)}/round-000{part}"), "number")
-    run(work, SerialExecutor, "second")
+    run(work, ThreadExecutor, "second")
     assert work.result(stage).values["numbers"] == passed_on()
 
 

@@ -29,7 +29,7 @@ from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.executors.dask.executor import DaskExecutor
 from latentscale_pipeline.executors.dask.local import local_cluster
-from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.executors.threads import ThreadExecutor
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.support import toy_stages as toy
 
@@ -43,7 +43,7 @@ def dask_executor() -> Iterator[DaskExecutor]:
 @pytest.fixture(params=["serial", "dask"])
 def executor(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[Executor]]:
     if request.param == "serial":
-        return SerialExecutor
+        return ThreadExecutor
     running = request.getfixturevalue("dask_executor")
     return lambda: nullcontext(running)
 
@@ -87,7 +87,7 @@ def contents(work: Work) -> dict[str, bytes]:
 def test_both_executors_give_the_same_numbers(tmp_path: Path, dask_executor: DaskExecutor) -> None:
     serial = make_work(tmp_path / "serial", toy.chain())
     parallel = make_work(tmp_path / "parallel", toy.chain())
-    run(serial, SerialExecutor)
+    run(serial, ThreadExecutor)
     run(parallel, lambda: nullcontext(dask_executor))
     assert numbers(serial) == numbers(parallel)
 
@@ -169,7 +169,7 @@ def test_many_readers_of_one_corrupt_part_have_it_redone_once(
 ) -> None:
     readers = [Stage(f"square-{i}", toy.square, toy.MEMORY, needs=("draw",)) for i in range(8)]
     work = make_work(tmp_path, [toy.chain()[0], *readers])
-    run(make_work(tmp_path, [toy.chain()[0]]), SerialExecutor)
+    run(make_work(tmp_path, [toy.chain()[0]]), ThreadExecutor)
     key = work.result(work.stages[0]).partition(1).path("numbers")
     data = bytearray(work.store.read(key))
     data[200] ^= 1
@@ -186,7 +186,7 @@ def test_looking_ahead_finds_what_a_survey_would_and_touches_nothing(
 ) -> None:
     work = make_work(tmp_path, toy.chain())
     if lost != "all":
-        run(work, SerialExecutor)
+        run(work, ThreadExecutor)
         part = work.result(work.stages[0]).partition(2)
         gone = {
             "marker": [f"{part.part}.json"],
@@ -209,7 +209,7 @@ def test_looking_ahead_finds_what_a_survey_would_and_touches_nothing(
 
 def test_looking_ahead_names_the_sibling_that_lends(tmp_path: Path) -> None:
     first = make_work(tmp_path / "first", toy.chain())
-    run(first, SerialExecutor)
+    run(first, ThreadExecutor)
     second = make_work(tmp_path / "second", toy.chain(), caches=(first.store,))
     assert {s.reason for s in inspect_stages(second, repair=False)} == {"reused from first"}
     first.store.remove(first.result(first.stages[0]).partition(1).path("numbers"))
@@ -319,9 +319,9 @@ def test_the_dashboard_is_shown_to_its_own_pages_on_loopback() -> None:
 
 def test_a_sibling_job_lends_its_results(tmp_path: Path) -> None:
     first = make_work(tmp_path / "first", toy.chain())
-    run(first, SerialExecutor)
+    run(first, ThreadExecutor)
     second = make_work(tmp_path / "second", toy.chain(), caches=(first.store,))
-    events, stage_states = run(second, SerialExecutor)
+    events, stage_states = run(second, ThreadExecutor)
     assert events.computed() == {}
     assert {stage_state.reason for stage_state in stage_states} == {"reused from first"}
     assert numbers(second) == numbers(first)
@@ -329,9 +329,9 @@ def test_a_sibling_job_lends_its_results(tmp_path: Path) -> None:
 
 def test_another_seed_is_another_result(tmp_path: Path) -> None:
     first = make_work(tmp_path, toy.chain())
-    run(first, SerialExecutor)
+    run(first, ThreadExecutor)
     second = make_work(tmp_path, toy.chain(seed=4))
-    events, stage_states = run(second, SerialExecutor)
+    events, stage_states = run(second, ThreadExecutor)
     assert events.computed() == {"draw": 5, "square": 1}
     assert stage_states[0].reason.startswith("computed: configuration, input or code differ")
     assert numbers(second)[0] != numbers(first)[0]

@@ -12,13 +12,13 @@ import pytest
 from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.errors import Incomplete
-from latentscale_pipeline.executors.serial import SerialExecutor
 from latentscale_pipeline.executors.stepwise import (
     Share,
     finalise_stage,
     init_stage,
     work_on_stage,
 )
+from latentscale_pipeline.executors.threads import ThreadExecutor
 from latentscale_pipeline.storage.lock import hold_lock
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.conftest import Ended
@@ -57,7 +57,7 @@ def by_hand(work: Any, stage: Any, processes: int) -> int:
 def test_toy_stages_by_hand_are_those_of_a_run(tmp_path: Path, processes: int) -> None:
     stages = [*toy.chain(), toy.iterated(), toy.passing()]
     run = make_work(tmp_path / "run", stages)
-    run_stages(run, inspect_stages(run), SerialExecutor, "run", Events())
+    run_stages(run, inspect_stages(run), ThreadExecutor, "run", Events())
     hand = make_work(tmp_path / "hand", stages)
     iterations = {stage.name: by_hand(hand, stage, processes) for stage in stages}
     assert artifact(tmp_path / "hand") == artifact(tmp_path / "run")

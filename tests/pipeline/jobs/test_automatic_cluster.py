@@ -1,4 +1,4 @@
-"""Short jobs run in the driver's process, longer ones on workers."""
+"""Short jobs run on threads of the driver, longer ones on workers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from latentscale_pipeline.config.cluster import Auto, Cluster, Local, Serial
+from latentscale_pipeline.config.cluster import Auto, Cluster, Local, Serial, Threads
 from latentscale_pipeline.engine.calibration import TYPICAL
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
@@ -26,8 +26,8 @@ def stage(seconds: float) -> Stage:
 
 def test_the_work_decides() -> None:
     auto = Auto(workers=3, threads=2, memory_limit=3 * 2**30, retries=5)
-    assert choose_cluster(auto, [stage(0.5 * WORTH_WORKERS_SECONDS)]) == Serial(
-        kind="serial", memory_limit=3 * 2**30, retries=5
+    assert choose_cluster(auto, [stage(0.5 * WORTH_WORKERS_SECONDS)]) == Threads(
+        kind="threads", threads=6, memory_limit=9 * 2**30, retries=5
     )
     workers = Local(workers=3, threads=2, memory_limit=3 * 2**30, retries=5)
     assert choose_cluster(auto, [stage(2 * WORTH_WORKERS_SECONDS)]) == workers
@@ -49,7 +49,8 @@ def test_a_short_job_needs_no_workers_and_has_the_same_numbers(
 ) -> None:
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(300, 6)))
     found = {}
-    for name, options in (("auto", ()), ("local", ("-o", "cluster.kind=local"))):
+    for name in ("auto", "serial", "local"):
+        options = ("-o", f"cluster={{kind: {name}}}")
         output = tmp_path / name
         latentscale(
             "run", tmp_path / "rows.npy", "--name", "x", "--output", output, "--quiet", *options
@@ -57,10 +58,10 @@ def test_a_short_job_needs_no_workers_and_has_the_same_numbers(
         (folder,) = output.glob("x-*")
         found[name] = read_job(str(folder))
     kinds = {name: (job.results.job.cluster or {})["kind"] for name, job in found.items()}
-    assert kinds == {"auto": "serial", "local": "local"}
+    assert kinds == {"auto": "threads", "serial": "serial", "local": "local"}
     scores = [
         [(s.measure, s.score, s.of, s.value, s.lower, s.upper) for s in job.scores]
         for job in found.values()
     ]
-    assert scores[0] == scores[1]
+    assert scores[0] == scores[1] == scores[2]
     assert len(scores[0]) > 10

@@ -19,7 +19,7 @@ from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.errors import Incomplete
-from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.executors.threads import ThreadExecutor
 from latentscale_pipeline.jobs.status import JobStatus, MarkerCosts, StageStatus, read_status
 from latentscale_pipeline.storage.artifacts import SPENT, need_marker
 from latentscale_pipeline.storage.cancellation import request_cancel
@@ -37,7 +37,7 @@ Command = Callable[..., Ended]
 
 
 def run_toy(
-    root: Path, stages: list[Stage], executor: Callable[[], Any] = SerialExecutor, **ending: str
+    root: Path, stages: list[Stage], executor: Callable[[], Any] = ThreadExecutor, **ending: str
 ) -> ObjectStore:
     """Run toy stages as a job is run: with a plan, a lock and events."""
     work = make_work(root, stages)

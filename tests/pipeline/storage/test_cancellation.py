@@ -25,7 +25,7 @@ from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.errors import Cancelled, Incomplete
 from latentscale_pipeline.executors.dask.local import local_cluster
-from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.executors.threads import ThreadExecutor
 from latentscale_pipeline.storage.cancellation import request_cancel, stop_when_asked
 from latentscale_pipeline.storage.lock import Holder, hold_lock
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -43,7 +43,7 @@ def one_worker() -> AbstractContextManager[Executor]:
     return local_cluster(Local(workers=1, memory_limit=2**30))
 
 
-@pytest.mark.parametrize("executor", [SerialExecutor, one_worker])
+@pytest.mark.parametrize("executor", [ThreadExecutor, one_worker])
 def test_no_task_holds_up_a_reason_to_stop(
     tmp_path: Path, executor: Callable[[], AbstractContextManager[Executor]]
 ) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from latentscale_pipeline.executors.process_environment import ONE_THREAD
+
 WORKER_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
+    **ONE_THREAD,
     # Return freed memory to the system at once, so that a worker's memory is what its tasks need.
     "MALLOC_TRIM_THRESHOLD_": "65536",
 }
-"""One thread in each task, because results must not depend on the number of threads."""
+"""Environment variables of every worker."""
 
 TCP_SECONDS = "20s"
 """Timeout of a connection without traffic."""

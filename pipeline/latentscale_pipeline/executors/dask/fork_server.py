@@ -11,7 +11,6 @@ Elsewhere, and where the path of a socket would be too long, workers begin from 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 
 from latentscale_pipeline.executors.dask.environment import WORKER_ENVIRONMENT
+from latentscale_pipeline.executors.process_environment import environment
 
 MAX_FOLDER_LENGTH = 72
 """Longest path of the folder for temporary files: the server has a socket in it, and the system
@@ -49,7 +49,7 @@ def start_fork_server(modules: Iterable[str] = ()) -> None:
 
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["distributed", _CLUSTER, *sorted(modules)])
-        with block_interrupts(), _worker_environment():
+        with block_interrupts(), environment(WORKER_ENVIRONMENT):
             ensure_running()
 
 
@@ -68,18 +68,3 @@ def block_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _worker_environment() -> Iterator[None]:
-    """Set the variables that libraries read on import, and the allocator when a process begins."""
-    before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
-    os.environ.update(WORKER_ENVIRONMENT)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
