@@ -110,7 +110,11 @@ class Part(BaseModel):
     """A part of the results; the class' title is its name in the schema."""
 
     model_config = ConfigDict(
-        extra="allow", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+        extra="allow",
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        defer_build=True,
     )
 
     explained: ClassVar[tuple[str, ...]] = ()
