@@ -10,11 +10,13 @@ of the process's peak has grown during the task, that value is used.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import psutil
 
@@ -54,7 +56,6 @@ class Measurement:
     """The time and memory of one task, while it runs and after."""
 
     def __init__(self) -> None:
-        self._process = psutil.Process()
         self._lifetime_peak = _lifetime_peak()
         self._peak = 0
         self._begun = 0.0
@@ -63,16 +64,20 @@ class Measurement:
         self.thread = threading.get_ident()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
+        self._sampled = True
 
     def cost(self) -> Cost:
         """Return the cost of the block so far, or in total once it has ended."""
         seconds = time.perf_counter() - self._begun if self._seconds is None else self._seconds
         grown = _lifetime_peak()
-        peak = max(self._peak, self._resident(), grown if grown > self._lifetime_peak else 0)
+        if not self._sampled and grown:
+            return Cost(round(seconds, 3), grown, self.tasks_at_once)
+        peak = max(self._peak, _resident(), grown if grown > self._lifetime_peak else 0)
         return Cost(round(seconds, 3), peak, self.tasks_at_once)
 
     def start(self, *, sampled: bool = True) -> None:
-        """Start to measure; without samples the peak is that of the end, or the system's own."""
+        """Start to measure; without samples the peak is the system's own, that of the process."""
+        self._sampled = sampled
         self._begun = time.perf_counter()
         if sampled:
             self._thread = threading.Thread(target=self._sample, daemon=True)
@@ -85,14 +90,21 @@ class Measurement:
         if self._thread is not None:
             self._thread.join()
 
-    def _resident(self) -> int:
-        return int(self._process.memory_info().rss)
-
     def _sample(self) -> None:
         while True:
-            self._peak = max(self._peak, self._resident())
+            self._peak = max(self._peak, _resident())
             if self._end.wait(SAMPLING_SECONDS):
                 return
+
+
+@lru_cache(maxsize=1)
+def _process(pid: int) -> psutil.Process:
+    """Open a process; that takes longer than to ask it for its memory."""
+    return psutil.Process(pid)
+
+
+def _resident() -> int:
+    return int(_process(os.getpid()).memory_info().rss)
 
 
 def _lifetime_peak() -> int:

@@ -24,7 +24,10 @@ def canonical(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Convert a value to valid JSON: infinity becomes text, and a tuple a list."""
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind is str or kind is int:  # most are, and to ask for a mapping takes longer
+        return value
+    if kind is dict or isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]

@@ -566,6 +566,8 @@ def sync_folder(folder: Path) -> None:
 
 def _make_folder(folder: Path, *, durable: bool) -> None:
     """Create a folder and its parents; ``durable`` as in :meth:`ObjectStore.write`."""
+    if folder.is_dir():
+        return
     made: list[Path] = []
     if durable:
         made = [path for path in (folder, *folder.parents) if not path.exists()]
