@@ -85,7 +85,6 @@ def _measure(rows: dict[str, Rows], seed: int) -> Results:
     from latentscale_pipeline.measures.fresh_samples import plan_samples, stage_name
     from latentscale_pipeline.measures.registry import MEASURES as KNOWN
     from latentscale_pipeline.results.model import Corpora, Corpus, Job, Results, Score
-    from latentscale_pipeline.storage.in_memory import InMemoryStore
 
     chosen = {name: {} for name in MEASURES if name != "geomca" or "reference" in rows}
     document = {"name": "v", "seed": seed, "measures": chosen, **dict.fromkeys(rows, "c")}
@@ -99,7 +98,7 @@ def _measure(rows: dict[str, Rows], seed: int) -> Results:
     stages += KNOWN["vendi"].plan(cosine, facts)
     stages = list({stage.name: stage for stage in stages}.values())
     with threadpool_limits(1):
-        results = run_in_memory(stages, held, InMemoryStore())
+        results = run_in_memory(stages, held)
     numbers = {"value": 0.0, "lower": 0.0, "upper": 0.0, "bounds": "exact"}
     names = ("of", "score", "kernel", "order", "scale")
     scores = tuple(

@@ -322,7 +322,7 @@ def test_a_defect_shows_its_traceback(rows: np.ndarray, monkeypatch: pytest.Monk
     def fail(*arguments: object) -> None:
         raise ZeroDivisionError("for a test")
 
-    monkeypatch.setattr("latentscale_pipeline.engine.task.write_arrays", fail)
+    monkeypatch.setattr("latentscale_pipeline.measures.vendi.tasks.moment_spectrum", fail)
     with pytest.raises(RuntimeError, match="ZeroDivisionError: for a test"):
         latentscale.vendi_score(rows)
 

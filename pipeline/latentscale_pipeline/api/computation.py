@@ -6,21 +6,19 @@ rows and the results of the stages stay in memory; there is no folder, no lock a
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentscale_pipeline.config.job import JobConfig, resolve_config
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.engine.calibration import Rates, calibrate
-from latentscale_pipeline.engine.in_memory import run_in_memory
+from latentscale_pipeline.engine.in_memory import HeldResults, run_in_memory
 from latentscale_pipeline.engine.memory import format_gibibytes
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.errors import BadInput, LatentscaleError
@@ -28,7 +26,6 @@ from latentscale_pipeline.jobs.machine import memory_bytes
 from latentscale_pipeline.jobs.plan import job_facts, measure_sections
 from latentscale_pipeline.measures.base import Findings, Role, Score, plan_measure
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.storage.in_memory import InMemoryStore
 from latentscale_pipeline.views.formatting import format_duration
 
 LONG_SECONDS = 15.0
@@ -53,13 +50,13 @@ class Computed:
         The measure's part of a job's results.
     findings : Findings
         The measure's scores and section.
-    store : InMemoryStore
-        The store that holds the arrays.
+    results : HeldResults
+        The results of its stages, which hold the arrays.
     """
 
     section: Any
     findings: Findings
-    store: InMemoryStore
+    results: HeldResults
 
     def score(self, name: str) -> Score:
         """Return a score by its name."""
@@ -74,8 +71,7 @@ class Computed:
 
     def array(self, name: str) -> NDArray[Any]:
         """Return an array by its name in a job's results."""
-        data = self.store.read(self.findings.arrays[name])
-        return np.load(io.BytesIO(data), allow_pickle=False)  # type: ignore[no-any-return]
+        return self.results.array(self.findings.arrays[name])
 
 
 def compute(
@@ -157,14 +153,13 @@ def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) ->
     if stages:
         _check_memory(stages)
     _announce(measure, stages.values())
-    store = InMemoryStore()
     held = {str(role): corpus for role, corpus in corpora.items()}
-    result = run_in_memory(list(stages.values()), held, store)
-    findings = MEASURES[measure].collect(section, facts, result)
+    results = run_in_memory(list(stages.values()), held)
+    findings = MEASURES[measure].collect(section, facts, results)
     if findings.section is None:
         raise BadInput(findings.reason or "nothing was found")
-    findings = MEASURES[measure].name_representatives(section, findings, result, corpora)
-    return Computed(findings.section, findings, store)
+    findings = MEASURES[measure].name_representatives(section, findings, results, corpora)
+    return Computed(findings.section, findings, results)
 
 
 def _check_memory(stages: Mapping[str, Stage]) -> None:

@@ -21,7 +21,6 @@ from latentscale_pipeline.corpus.corpus import open_corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.ingest.sources import source_key
-from latentscale_pipeline.engine.in_memory import ignore_event
 from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
@@ -334,7 +333,7 @@ def run(
             elif beside:
                 raise BadInput(f"reference_{next(iter(beside))}: there is no reference")
         config = resolve_config(document, "settings", measures=measure_sections())
-        finished = run_job(make_plan(config, allow_code=allow_code), ignore_event)
+        finished = run_job(make_plan(config, allow_code=allow_code), _ignore)
     except BadInput as error:
         raise ValueError(str(error).removeprefix("settings: ")) from None
     except LatentscaleError as error:
@@ -415,3 +414,7 @@ def _file_of(held: Texts, path: str) -> str:
         return str(held)
     np.save(path, held)
     return path
+
+
+def _ignore(event: str, **fields: Any) -> None:
+    """Ignore progress events."""

@@ -1,33 +1,92 @@
-"""Run stages in the calling thread, with all results in memory."""
+"""Run stages in the calling thread, with all results in memory.
+
+Nothing is stored, so nothing can be lost, damaged or found again: a result is handed to the tasks
+that need it. Values still pass through JSON, and arrays are copied, so that tasks read what they
+would read from a store.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+import json
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.engine.executor import Ending
-from latentscale_pipeline.engine.loop import run_stages
-from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.engine.state import StageState, inspect_stages
-from latentscale_pipeline.engine.task import Task, TaskFailed, run_task
-from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.errors import Incomplete
-from latentscale_pipeline.storage.artifacts import Artifact
-from latentscale_pipeline.storage.in_memory import InMemoryStore
+from latentscale_pipeline.engine.stage import Inputs, Stage, Work
+from latentscale_pipeline.engine.task import FINALISE, one_thread
+from latentscale_pipeline.errors import LatentscaleError
+from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class HeldArtifact(Artifact):
+    """The result of a part, in memory.
+
+    Attributes
+    ----------
+    place : str
+        What its paths begin with.
+    arrays : mapping
+        Its arrays by name.
+    sections : mapping
+        For the name of an object, its sections by name.
+    parts : sequence of HeldArtifact
+        Of the result of a stage: its partitions, as long as another stage may read them.
+    """
+
+    place: str = ""
+    arrays: Arrays = field(default_factory=dict, repr=False)
+    sections: Mapping[str, Arrays] = field(default_factory=dict, repr=False)
+    parts: Sequence[HeldArtifact] = field(default=(), repr=False)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return a copy of one array."""
+        return self.arrays[name].copy()
+
+    def section(self, name: str, section: str) -> NDArray[Any]:
+        """Return a copy of one section of an object."""
+        return self.sections[name][section].copy()
+
+    def path(self, name: str) -> str:
+        """Return what :meth:`HeldResults.array` takes."""
+        return f"{self.place}/{name}"
+
+    def partition(self, index: int) -> HeldArtifact:
+        """Return the result of one partition."""
+        return self.parts[index]
+
+
+class HeldResults:
+    """The results of stages, by the stages' names."""
+
+    def __init__(self, known: Mapping[str, HeldArtifact]) -> None:
+        self.held = dict(known)
+
+    def __call__(self, name: str) -> HeldArtifact:
+        """Return the result of a stage."""
+        return self.held[name]
+
+    def array(self, path: str) -> NDArray[Any]:
+        """Return an array by its path."""
+        place, _, name = path.rpartition("/")
+        return self.held[place].array(name)
 
 
 def run_in_memory(
     stages: Sequence[Stage],
     corpora: Mapping[str, Corpus],
-    store: InMemoryStore,
     *,
-    keys: Mapping[str, str] | None = None,
+    known: Mapping[str, HeldArtifact] | None = None,
     keep: bool = False,
-) -> Callable[[str], Artifact]:
-    """Run stages, one task at a time, and return a function that gives their results by name.
+) -> HeldResults:
+    """Run stages, one task at a time.
 
     Parameters
     ----------
@@ -35,63 +94,103 @@ def run_in_memory(
         The stages, each after those that it needs.
     corpora : mapping
         The corpora by role.
-    store : InMemoryStore
-        Where results are put. A stage whose result is there under its key isn't run.
-    keys : mapping, optional
-        The key of every stage; not needed if nothing is found in the store.
+    known : mapping, optional
+        Results of other stages that these need.
     keep : bool
-        Keep temporary data.
+        Keep temporary data, for other stages.
 
     Raises
     ------
+    LatentscaleError
+        If the input is at fault, or an accuracy is missed.
     RuntimeError
         If a task fails, with its traceback.
     """
-    by_name = {stage.name: stage for stage in stages}
-    work = Work(
-        store=store,
-        stages=stages,
-        keys=dict.fromkeys(by_name, "0") if keys is None else keys,
-        corpora=corpora,
-        retries=0,
-        keep=keep,
+    results = HeldResults(known or {})
+    with one_thread():
+        for place, stage in enumerate(stages):
+            results.held[stage.name] = _run_stage(stage, corpora, results)
+            if not keep:
+                _release(results, stages[: place + 1], stages[place + 1 :])
+    return results
+
+
+def _run_stage(stage: Stage, corpora: Mapping[str, Corpus], results: HeldResults) -> HeldArtifact:
+    inputs = Inputs(
+        stage=stage,
+        index=FINALISE,
+        corpora={role: corpora[role] for role in stage.corpora},
+        results={name: results(name) for name in stage.needs},
     )
-    states = inspect_stages(work)
+    if stage.advance is not None:
+        return _iterate(stage.advance, inputs)
+    parts = _compute_parts(inputs)
+    if stage.finalise is None:
+        [result] = parts
+        return replace(result, place=stage.name)
+    result = _hold(stage.name, _output(stage.finalise, replace(inputs, parts=parts)))
+    return replace(result, parts=parts)
+
+
+def _compute_parts(inputs: Inputs) -> list[HeldArtifact]:
+    stage = inputs.stage
+    return [
+        _hold(f"{stage.name}/{index}", _output(stage.work, replace(inputs, index=index)))
+        for index in range(stage.partitions)
+    ]
+
+
+def _iterate(advance: Work, inputs: Inputs) -> HeldArtifact:
+    """Run an iterated stage until its state is its result."""
+    parts: list[HeldArtifact] = []
+    while True:
+        output = _output(advance, replace(inputs, parts=parts))
+        state = _hold(inputs.stage.name, output)
+        if output.finished:
+            return state
+        last = parts if inputs.stage.reads_last_iteration else []
+        inputs = replace(inputs, state=state, iteration=inputs.iteration + 1)
+        parts = _compute_parts(replace(inputs, last_iteration=last))
+
+
+def _output(work: Work, inputs: Inputs) -> Output:
     try:
-        run_stages(work, states, lambda: nullcontext(_ThisThread()), "1", ignore_event)
-    except Incomplete as error:
-        raise RuntimeError(_log(states, store) or str(error)) from None
-    return lambda name: work.result(by_name[name])
+        return work(inputs)
+    except LatentscaleError:
+        raise
+    except Exception:  # noqa: BLE001 -- whatever a task raises is told with its traceback
+        raise RuntimeError(traceback.format_exc()) from None
 
 
-def _log(states: list[StageState], store: InMemoryStore) -> str:
-    """Return the tracebacks of the tasks that failed."""
-    failures = [state.failure for state in states]
-    logs = [store.read(failure.log) for failure in failures if isinstance(failure, TaskFailed)]
-    return "\n".join(log.decode() for log in logs)
+def _hold(place: str, output: Output) -> HeldArtifact:
+    arrays = {name: np.ascontiguousarray(array) for name, array in output.arrays.items()}
+    # A task may yield sections from one buffer.
+    sections = {
+        name: {inside: np.array(array, ndmin=1, order="C") for inside, array in found}
+        for name, found in output.sections.items()
+    }
+    return HeldArtifact(
+        values=json.loads(json.dumps(dict(output.values), allow_nan=False)),
+        objects={name: {} for name in arrays}
+        | {name: {"sections": dict.fromkeys(own)} for name, own in sections.items()},
+        place=place,
+        arrays=arrays,
+        sections=sections,
+    )
 
 
-@dataclass
-class _ThisThread:
-    """Runs tasks in the calling thread, so that Ctrl-C stops them."""
-
-    window = 1
-    task: Task | None = None
-
-    def submit(self, task: Task) -> None:
-        """Accept the next task."""
-        self.task = task
-
-    def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
-        """Run the task."""
-        task, self.task = self.task, None
-        if task is None:
-            return None
-        try:
-            return task, run_task(task)
-        except Exception as error:  # noqa: BLE001 -- the loop handles it
-            return task, error
-
-
-def ignore_event(event: str, **fields: Any) -> None:
-    """Ignore progress events."""
+def _release(results: HeldResults, done: Sequence[Stage], left: Sequence[Stage]) -> None:
+    """Drop what no stage reads any more."""
+    read = {name for stage in left for name in stage.needs}
+    for stage in done:
+        found = results.held.get(stage.name)
+        if found is None:
+            continue
+        if stage.name not in read and stage.temporary == "result":
+            del results.held[stage.name]
+        elif stage.name not in read and not stage.keeps_parts:
+            gone = found.arrays if stage.temporary == "arrays" else stage.passing
+            arrays = {name: found.arrays[name] for name in found.arrays if name not in gone}
+            results.held[stage.name] = replace(found, arrays=arrays, parts=())
+        elif not (stage.lasting_parts or stage.keeps_parts):
+            results.held[stage.name] = replace(found, parts=())

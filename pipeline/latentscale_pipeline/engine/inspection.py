@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from latentscale_pipeline.storage.artifacts import (
-    Artifact,
     CorruptResult,
+    StoredArtifact,
     check_bytes,
     check_sizes,
     need_marker,
@@ -60,7 +60,7 @@ class Inspection:
         return sizes
 
     @cached_property
-    def record(self) -> Artifact | None:
+    def record(self) -> StoredArtifact | None:
         """Return the record of a collection; None if there was no collection."""
         there = f"{self.folder}/{COLLECTED}.json" in self.sizes
         return read_marker(self.store, f"{self.folder}/{COLLECTED}") if there else None

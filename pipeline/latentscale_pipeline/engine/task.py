@@ -28,6 +28,7 @@ from latentscale_pipeline.storage.artifacts import (
     Artifact,
     CorruptResult,
     Cost,
+    StoredArtifact,
     create_marker,
     need_marker,
     read_marker,
@@ -178,7 +179,10 @@ def run_task(task: Task) -> Cost:
         if advanced:
             # A state holds the cost of all iterations so far, because their parts are removed.
             before = {} if inputs.state is None else inputs.state.values[SPENT]
-            costs = [cost, *(part.cost for part in inputs.parts)]
+            costs = [
+                cost,
+                *(part.cost for part in inputs.parts if isinstance(part, StoredArtifact)),
+            ]
             values[SPENT] = add_costs(costs, {**NOTHING_SPENT, **before})
         return create_marker(store, part, attempt, values, objects, cost).cost
     except CorruptShard as damage:
@@ -219,7 +223,7 @@ def _exclusion_hint(task: Task, damage: CorruptShard) -> str:
     return ""
 
 
-def _found(store: ObjectStore, task: Task) -> Artifact | None:
+def _found(store: ObjectStore, task: Task) -> StoredArtifact | None:
     found = read_marker(store, task.part)
     if found is None and task.stage.advance is not None and task.index == FINALISE:
         return read_marker(store, f"{task.folder}/result")
@@ -238,7 +242,7 @@ def _work(task: Task) -> Work:
 def _inputs(store: ObjectStore, task: Task) -> Inputs:
     stage = task.stage
     first = stage.advance is not None and task.iteration == 0
-    parts: list[Artifact] = []
+    parts: list[StoredArtifact] = []
     if task.index == FINALISE and not first:
         siblings = (replace(task, index=index) for index in range(stage.partitions))
         parts = [need_marker(store, sibling.part) for sibling in siblings]

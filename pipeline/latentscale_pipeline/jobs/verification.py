@@ -19,8 +19,8 @@ from latentscale_pipeline.jobs.inventory import (
 )
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.artifacts import (
-    Artifact,
     CorruptResult,
+    StoredArtifact,
     check_bytes,
     need_marker,
     read_checked,
@@ -121,7 +121,7 @@ def _verify_parts(store: ObjectStore, progress: Progress) -> Verification:
     files, size = len(names) + finished + len(parts), 0
     for done, (part, gone) in enumerate(parts, start=1):
         try:
-            marker: Artifact = need_marker(store, part)
+            marker: StoredArtifact = need_marker(store, part)
             files += len(marker.objects.keys() - set(gone))
             size += check_bytes(marker, gone)
         except CorruptResult as damage:

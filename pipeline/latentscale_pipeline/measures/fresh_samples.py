@@ -37,6 +37,7 @@ from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.measures.base import (
     RESULT_BYTES,
     CorpusFacts,
+    Findings,
     JobFacts,
     Measure,
     Results,
@@ -48,7 +49,6 @@ from latentscale_pipeline.measures.shared.random_rows import row_bytes, sample_s
 from latentscale_pipeline.results.model import ROLES, CurveRange
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 from latentscale_pipeline.storage.canonical import digest, plain
-from latentscale_pipeline.storage.in_memory import InMemoryStore
 
 MIN_ROWS = 50
 """Fewest rows of a sample."""
@@ -329,12 +329,8 @@ class _Samples:
         )
         if not self.sizes.compares:
             others = []
-        store = InMemoryStore()
         try:
-            found = [
-                self._measure(number, rows, beside, store, seed)
-                for number, rows in enumerate([own, *others])
-            ]
+            found = self._measure([own, *others], beside, seed)
         except (LatentscaleError, RuntimeError) as error:
             why = str(error).strip().splitlines()[-1]
             return Output(values={"reason": f"a sample of {self.sizes.rows} rows: {why}"})
@@ -351,18 +347,9 @@ class _Samples:
         return vectors[order[place * taken : (place + 1) * taken]]
 
     def _measure(
-        self,
-        number: int,
-        rows: NDArray[Any],
-        beside: NDArray[Any] | None,
-        store: InMemoryStore,
-        seed: int,
-    ) -> Values:
-        """Return the scores of a sample, by identity; what depends on ``beside`` alone is kept."""
-        held = {"corpus": rows} | ({} if beside is None else {"reference": beside})
-        corpora: dict[str, Corpus] = {
-            role: hold_rows(found, role, shard_bytes=SHARD_BYTES) for role, found in held.items()
-        }
+        self, samples: Sequence[NDArray[Any]], beside: NDArray[Any] | None, seed: int
+    ) -> list[Values]:
+        """Return the scores of samples, by identity; each is compared with the rows ``beside``."""
         stages = [
             stage if stage.seed is None else replace(stage, seed=seed) for stage in self.stages
         ]
@@ -370,15 +357,27 @@ class _Samples:
         for stage in stages:
             if own.intersection((*stage.corpora, *stage.needs)):
                 own.add(stage.name)
-        keys = {stage.name: str(number) if stage.name in own else "beside" for stage in stages}
-        results = run_in_memory(stages, corpora, store, keys=keys, keep=True)
-        found = self.measure.collect(self.section, self.facts, results)
-        for stage in stages:
-            if keys[stage.name] != "beside":
-                store.remove_all(stage.folder)
+        others = [stage for stage in stages if stage.name not in own]
+        held = {} if beside is None else {"reference": _hold(beside, "reference")}
+        known = run_in_memory(others, held, keep=True).held
+        found = []
+        for rows in samples:
+            corpora = {"corpus": _hold(rows, "corpus"), **held}
+            results = run_in_memory(
+                [stage for stage in stages if stage.name in own], corpora, known=known
+            )
+            found.append(self._scores(self.measure.collect(self.section, self.facts, results)))
+        return found
+
+    def _scores(self, found: Findings) -> Values:
+        """Return the scores that change with the corpus, by identity, and the curve's values."""
         values = {identity(score): score.value for score in found.scores if score.of != "reference"}
         curve = found.curve[1] if found.curve and self.sizes.compares else ()
         return values | {_point(place): value for place, value in enumerate(curve)}
+
+
+def _hold(rows: NDArray[Any], role: Role) -> Corpus:
+    return hold_rows(rows, role, shard_bytes=SHARD_BYTES)
 
 
 def gather_scores(inputs: Inputs) -> Output:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -96,7 +97,39 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Artifact:
+class Artifact(ABC):
+    """The result of a part, as tasks read it.
+
+    Attributes
+    ----------
+    values : mapping
+        Its JSON values.
+    objects : mapping
+        Its arrays, and objects with sections, by name.
+    """
+
+    values: Mapping[str, Any]
+    objects: Mapping[str, Mapping[str, Any]]
+
+    @abstractmethod
+    def array(self, name: str) -> Array:
+        """Read one array."""
+
+    @abstractmethod
+    def section(self, name: str, section: str) -> Array:
+        """Read one section of an object."""
+
+    @abstractmethod
+    def path(self, name: str) -> str:
+        """Return where an array is, as results name it."""
+
+    @abstractmethod
+    def partition(self, index: int) -> Artifact:
+        """Return the result of one partition of the stage that this artifact belongs to."""
+
+
+@dataclass(frozen=True)
+class StoredArtifact(Artifact):
     """The published result of a part, as its marker describes it.
 
     Arrays are read on demand, and each read checks size and checksum.
@@ -105,8 +138,6 @@ class Artifact:
     store: ObjectStore
     part: str
     attempt: str
-    values: Mapping[str, Any]
-    objects: Mapping[str, Mapping[str, Any]]
     cost: Cost
 
     def array(self, name: str) -> Array:
@@ -138,7 +169,7 @@ class Artifact:
         """Return the path of an array, relative to the job folder."""
         return str(self.objects[name]["key"])
 
-    def partition(self, index: int) -> Artifact:
+    def partition(self, index: int) -> StoredArtifact:
         """Return the result of one partition of the stage that this artifact belongs to."""
         return need_marker(self.store, f"{self.part.rpartition('/')[0]}/part-{index:05d}")
 
@@ -163,7 +194,7 @@ def create_marker(
     values: Mapping[str, Any],
     objects: Mapping[str, Mapping[str, Any]],
     cost: Cost,
-) -> Artifact:
+) -> StoredArtifact:
     """Try to publish an attempt, whose arrays are stored already, as the part's result.
 
     The marker of a partition isn't waited for: if it is lost in a power failure, the partition is
@@ -171,7 +202,7 @@ def create_marker(
 
     Returns
     -------
-    Artifact
+    StoredArtifact
         The part's result: this attempt's, or that of an earlier winner.
     """
     body = {
@@ -190,7 +221,7 @@ def create_marker(
     return winner
 
 
-def read_marker(store: ObjectStore, part: str) -> Artifact | None:
+def read_marker(store: ObjectStore, part: str) -> StoredArtifact | None:
     """Return a part's result, or None if its marker is missing or damaged."""
     try:
         return parse_marker(store, part, store.read(f"{part}.json"))
@@ -198,7 +229,7 @@ def read_marker(store: ObjectStore, part: str) -> Artifact | None:
         return None
 
 
-def parse_marker(store: ObjectStore, part: str, data: bytes) -> Artifact | None:
+def parse_marker(store: ObjectStore, part: str, data: bytes) -> StoredArtifact | None:
     """Return the result that a marker's bytes describe, or None if they are damaged."""
     try:
         body = json.loads(data)
@@ -218,7 +249,7 @@ def parse_marker(store: ObjectStore, part: str, data: bytes) -> Artifact | None:
     return artifact if inside else None
 
 
-def need_marker(store: ObjectStore, part: str) -> Artifact:
+def need_marker(store: ObjectStore, part: str) -> StoredArtifact:
     """Return a part's result.
 
     Raises
@@ -232,7 +263,9 @@ def need_marker(store: ObjectStore, part: str) -> Artifact:
     return found
 
 
-def check_sizes(artifact: Artifact, sizes: Mapping[str, int], gone: Collection[str] = ()) -> None:
+def check_sizes(
+    artifact: StoredArtifact, sizes: Mapping[str, int], gone: Collection[str] = ()
+) -> None:
     """Check that all objects of a result exist and have the right sizes, without reading them.
 
     Objects whose names are in ``gone`` may be missing.
@@ -252,7 +285,7 @@ def check_sizes(artifact: Artifact, sizes: Mapping[str, int], gone: Collection[s
             raise CorruptResult(artifact.part, f"{key} has {sizes[key]} bytes, not {size}")
 
 
-def check_bytes(artifact: Artifact, gone: Collection[str] = ()) -> int:
+def check_bytes(artifact: StoredArtifact, gone: Collection[str] = ()) -> int:
     """Check every byte of a result, one object at a time, and return the number of bytes.
 
     Objects whose names are in ``gone`` may be missing.
@@ -265,7 +298,7 @@ def check_bytes(artifact: Artifact, gone: Collection[str] = ()) -> int:
     return sum(len(data) for _, data in _read_objects(artifact, gone))
 
 
-def _read_objects(artifact: Artifact, gone: Collection[str]) -> Iterator[tuple[str, bytes]]:
+def _read_objects(artifact: StoredArtifact, gone: Collection[str]) -> Iterator[tuple[str, bytes]]:
     """Yield key and checked bytes of every object; those in ``gone`` may be missing."""
     for name, described in artifact.objects.items():
         if name not in gone or artifact.store.exists(described["key"]):
@@ -426,8 +459,8 @@ def _checked(
     return data
 
 
-def _published(store: ObjectStore, part: str, body: Mapping[str, Any]) -> Artifact:
-    return Artifact(
+def _published(store: ObjectStore, part: str, body: Mapping[str, Any]) -> StoredArtifact:
+    return StoredArtifact(
         store=store,
         part=part,
         attempt=body["attempt"],
