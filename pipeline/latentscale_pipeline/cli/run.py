@@ -46,6 +46,7 @@ from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.report.terminal_summary import format_evidence, print_summary
 from latentscale_pipeline.report.verdict import clean_command, look_commands
 from latentscale_pipeline.storage.urls import storage_options
+from latentscale_pipeline.views.formatting import counted
 from latentscale_pipeline.views.terminal import print_lines
 
 
@@ -158,18 +159,22 @@ def _ingested(
     if len(patterns) > 1 and echo is not None:
         echo(f"{len(patterns)} sources are read as one corpus; --reference compares with another")
     with storage_options(config.storage_options), reported("ingest", "rows") as progress:
-        made: dict[str, str] = {
+        made = {
             role: ensure_corpus(
                 patterns,
                 config.output,
                 silent if quiet else progress,
                 runner_for(config.cluster, silent if quiet else progress, echo),
                 fields=choice,
-            ).address
+            )
             for role, (patterns, choice) in sources.items()
             if choice or len(patterns) > 1
         }
-    return config.model_copy(update=made)
+    for role, corpus in made.items():
+        if echo is not None and (dropped := corpus.manifest.dropped).count:
+            rows, first = counted(dropped.count, "row"), dropped.rows[0]
+            echo(f"{rows} of the {role} left out (NaN or infinity); the first is row {first}")
+    return config.model_copy(update={role: corpus.address for role, corpus in made.items()})
 
 
 def _echo(line: str) -> None:

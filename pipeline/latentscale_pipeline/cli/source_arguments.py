@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,6 +28,14 @@ SOURCE_OPTIONS = (
     click.option("--reference-labels", metavar="FILE", help="The same for the reference."),
     click.option("--reference-ids", metavar="FILE", help="The same for the reference."),
     click.option("--reference-texts", metavar="FILE", help="The same for the reference."),
+    click.option(
+        "--on-invalid",
+        type=click.Choice(["error", "drop"]),
+        default="error",
+        show_default=True,
+        help="Rows with NaN or infinity, of the reference too: end with an error, or leave them "
+        "out and say so.",
+    ),
 )
 """Options of a command that takes sources; :class:`SourceChoice` takes their values."""
 
@@ -36,6 +45,7 @@ SOURCE_NAMES = (
     "vectors",
     *(f"{name}_column" for name in NAMES),
     *(f"{prefix}{name}" for prefix in ("", "reference_") for name in NAMES),
+    "on_invalid",
 )
 """Names of their values."""
 
@@ -54,7 +64,7 @@ class SourceChoice:
     reference: FieldChoice
 
     @classmethod
-    def of(cls, values: Mapping[str, str | None]) -> SourceChoice:
+    def of(cls, values: Mapping[str, Any]) -> SourceChoice:
         """Return the choice that the values of :data:`SOURCE_OPTIONS` make."""
         vectors = values["vectors"]
         columns = {
@@ -65,6 +75,7 @@ class SourceChoice:
                 vectors,
                 columns,
                 {name: file for name in NAMES if (file := values[f"{prefix}{name}"]) is not None},
+                values["on_invalid"],
             )
             for prefix in ("", "reference_")
         )
@@ -90,7 +101,10 @@ class SourceChoice:
         _refuse_misplaced(given, config, self)
         found: dict[Role, tuple[list[str], FieldChoice]] = {}
         sources = [config.corpus] if is_job_file(given[0]) else list(given)
-        found["corpus"] = (sources, self.corpus)
+        corpus = self.corpus
+        if len(sources) == 1 and ObjectStore(sources[0]).exists(MANIFEST_KEY):
+            corpus = replace(corpus, on_invalid="error")  # a corpus has no such rows
+        found["corpus"] = (sources, corpus)
         if config.reference is not None:
             choice = self.reference
             if choice and ObjectStore(config.reference).exists(MANIFEST_KEY):
@@ -112,8 +126,8 @@ def _refuse_misplaced(given: Sequence[str], config: JobConfig, choice: SourceCho
             raise click.UsageError(f"{' '.join(given)}: name one job file, or only sources")
         if choice.corpus or choice.reference:
             raise click.UsageError(
-                f"{given[0]}: a job file can't be given labels, ids or columns; make the corpus "
-                "with latentscale ingest, which takes the same options, and name it there"
+                f"{given[0]}: a job file can't be given labels, ids, columns or --on-invalid; make "
+                "the corpus with latentscale ingest, which takes them too, and name it there"
             )
     if config.reference is None and choice.reference.files:
         option = f"--reference-{next(iter(choice.reference.files))}"

@@ -114,6 +114,7 @@ def _corpus(corpus: Corpus, findings: Iterable[Findings], role: Role) -> model.C
         fingerprint=corpus.fingerprint,
         excluded_shards=list(corpus.excluded) or None,
         excluded_rows=corpus.excluded_rows or None,
+        dropped_rows=corpus.manifest.dropped.count or None,
         **found,
     )
 

@@ -68,8 +68,8 @@ def _source(role: Role, corpus: Corpus, provenance: dict[str, Any] | None) -> st
 
 def _described(corpus: Corpus, name: str) -> str:
     """Describe a corpus by its name, its size, and what was left out."""
-    whole = corpus.n + (corpus.excluded_rows or 0)
-    rows = f"{corpus.n:,} of {whole:,} rows" if corpus.excluded_rows else f"{corpus.n:,} rows"
+    whole = corpus.n + corpus.left_out
+    rows = f"{corpus.n:,} of {whole:,} rows" if corpus.left_out else f"{corpus.n:,} rows"
     size = rows if corpus.d is None else f"{rows} × {corpus.d:,}"
     return ", ".join(text for text in (name, size) if text)
 

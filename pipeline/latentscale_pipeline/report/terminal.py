@@ -15,7 +15,7 @@ from rich.text import Text
 
 from latentscale_pipeline.report.scores import replicated_scores
 from latentscale_pipeline.results.model import Results, Score
-from latentscale_pipeline.views.formatting import format_number, printable
+from latentscale_pipeline.views.formatting import counted, format_number, printable
 from latentscale_pipeline.views.repeats import format_repeats
 from latentscale_pipeline.views.scores import format_p, format_range, score_name, written_score
 from latentscale_pipeline.views.terminal import (
@@ -86,7 +86,7 @@ def _header(results: Results) -> Iterator[str]:
         parts = (
             f"{corpus.n:,} × {corpus.d:,} {corpus.dtype}",
             format_repeats(corpus)[1],
-            *([f"{corpus.excluded_rows:,} rows left out"] if corpus.excluded_rows else []),
+            *([f"{counted(corpus.left_out, 'row')} left out"] if corpus.left_out else []),
             f"fingerprint {printable(corpus.fingerprint)[:FINGERPRINT_DIGITS]}",
             printable(corpus.uri),
         )

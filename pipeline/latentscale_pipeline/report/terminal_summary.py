@@ -90,7 +90,7 @@ def _header(results: Results) -> Iterator[str]:
     yield printable(results.job.id)
     for role, corpus in results.corpora.by_role().items():
         shape = f"{corpus.n:,}" if corpus.d is None else f"{corpus.n:,} × {corpus.d:,}"
-        left_out = f", {corpus.excluded_rows:,} rows left out" if corpus.excluded_rows else ""
+        left_out = f", {counted(corpus.left_out, 'row')} left out" if corpus.left_out else ""
         yield f"{role:<9}  {shape}, {format_repeats(corpus)[1]}{left_out}"
 
 

@@ -218,6 +218,13 @@ class Corpus(Part):
     """Shards whose rows were left out of n and of all results."""
     excluded_rows: Absent[Positive] = None
     """Number of rows in those shards."""
+    dropped_rows: Absent[Positive] = None
+    """Number of rows of its sources that were left out because they hold NaN or infinity."""
+
+    @property
+    def left_out(self) -> int:
+        """Number of rows of its sources that nothing was computed from."""
+        return (self.excluded_rows or 0) + (self.dropped_rows or 0)
 
 
 class Corpora(Part):

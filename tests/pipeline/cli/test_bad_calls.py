@@ -416,14 +416,14 @@ CALLS = [
         "ingest missing.npy e.zarr",
         (
             "{place}/missing.npy: row 7 holds NaN; fix the source, or leave such rows out with "
-            "latentscale ingest --on-invalid drop"
+            "--on-invalid drop (latentscale ingest, or run SOURCE)"
         ),
     ),
     (
         "ingest infinite.npy e.zarr",
         (
             "{place}/infinite.npy: row 3 holds infinity; fix the source, or leave such rows out "
-            "with latentscale ingest --on-invalid drop"
+            "with --on-invalid drop (latentscale ingest, or run SOURCE)"
         ),
     ),
     (

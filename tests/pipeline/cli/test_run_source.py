@@ -197,7 +197,7 @@ def test_corrected_ids_are_those_of_the_results(latentscale: Command, rows: np.n
         (["job.yaml", "vectors.npy"], "job.yaml vectors.npy: name one job file, or only sources"),
         (
             ["job.yaml", "--labels", "l.txt"],
-            "job.yaml: a job file can't be given labels, ids or columns",
+            "job.yaml: a job file can't be given labels, ids, columns or --on-invalid",
         ),
         (["job.yaml", "--preset", "quick"], "--preset is for a job without a job file"),
         (["vectors.npy", "--reference-ids", "l.txt"], "--reference-ids needs --reference"),
@@ -267,4 +267,32 @@ def test_plan_takes_the_arguments_of_run(
     assert after["total"]["tasks_left"] == 0
     ended = latentscale("plan", job / "config.yaml", "--vectors", "emb")
     assert ended.code == 2
-    assert "a job file can't be given labels, ids or columns" in ended.err
+    assert "a job file can't be given labels, ids, columns or --on-invalid" in ended.err
+
+
+def test_rows_with_nan_are_left_out_where_asked(latentscale: Command, rows: np.ndarray) -> None:
+    spoilt = rows.copy()
+    spoilt[[7, 30], 2] = np.nan
+    np.save("spoilt.npy", spoilt)
+    np.save("clean.npy", np.delete(rows, [7, 30], axis=0))
+    options = ["--measures", "vendi", "-o", "measures.vendi.kernels=[cosine]", *SERIAL[:2]]
+    refused = latentscale("run", "spoilt.npy", *options)
+    assert refused.code == 2
+    assert "row 7 holds NaN" in refused.err
+    assert "--on-invalid drop" in refused.err
+    ended = latentscale("run", "spoilt.npy", "--on-invalid", "drop", *options)
+    assert ended.code == 0, ended.err
+    said = "ingest: 2 rows of the corpus left out (NaN or infinity); the first is row 7"
+    assert said in ended.err.splitlines()
+    assert "58 × 6, " in ended.out
+    assert "2 rows left out" in ended.out
+    assert latentscale("run", "clean.npy", *options).code == 0
+    [clean], [spoilt_job] = Path("jobs").glob("clean-*"), Path("jobs").glob("spoilt-*")
+    assert cosine_vendi(spoilt_job) == cosine_vendi(clean)
+    corpora = json.loads((spoilt_job / "results.json").read_text())["corpora"]
+    assert corpora["corpus"]["dropped_rows"] == 2
+    assert "58 of 60 rows" in (spoilt_job / "report.html").read_text()
+    # A corpus has no such rows: it is taken as it is, not ingested again.
+    again = latentscale("run", corpora["corpus"]["uri"], "--on-invalid", "drop", *options)
+    assert again.code == 0, again.err
+    assert len(list(Path("jobs/corpora").glob("*/manifest.json"))) == 2

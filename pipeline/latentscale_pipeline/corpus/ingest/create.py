@@ -278,6 +278,7 @@ def ensure_corpus(
         texts=files.get("texts"),
         weights=files.get("weights"),
         columns=found.fields.columns,
+        on_invalid=found.fields.on_invalid,
         overwrite=ObjectStore(found.target).exists(MANIFEST_KEY),
         run=run_serially if run_for is None else run_for(found.sources),
         progress=progress or silent,
@@ -308,6 +309,8 @@ def find_corpus(
     if fields:
         files = {name: source_key([file], output_store_url) for name, file in fields.files.items()}
         asked = {"vectors": fields.vectors, "columns": dict(fields.columns), "files": files}
+        if fields.on_invalid != "error":
+            asked["on_invalid"] = fields.on_invalid
         key = digest({"sources": key, **asked})[: len(key)]
     target = f"{output_store_url.rstrip('/')}/corpora/{key}.zarr"
     with contextlib.suppress(BadInput):

@@ -359,7 +359,7 @@ def _invalid(
     whole = f" (row {row + bad} of all sources)" if row > at else ""
     return BadInput(
         f"{source.path}: row {at + bad}{whole} {what}{more}; fix the source, or leave such rows "
-        "out with latentscale ingest --on-invalid drop"
+        "out with --on-invalid drop (latentscale ingest, or run SOURCE)"
     )
 
 

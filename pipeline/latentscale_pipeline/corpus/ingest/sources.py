@@ -131,15 +131,18 @@ class FieldChoice:
         file, of the sources; an empty name is for none.
     files : mapping of str to str
         Files with the ``ids``, ``labels``, ``texts`` or ``weights``, one value per row.
+    on_invalid : {"error", "drop"}
+        What to do with a row that holds NaN or infinity, or a value too large for the stored dtype.
     """
 
     vectors: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    on_invalid: str = "error"
 
     def __bool__(self) -> bool:
         """Return whether anything is chosen."""
-        return bool(self.vectors or self.columns or self.files)
+        return bool(self.vectors or self.columns or self.files or self.on_invalid != "error")
 
     @property
     def inside(self) -> dict[str, str]:

@@ -133,7 +133,8 @@ def test_an_invalid_row_is_named(tmp_path: Path, value: float, what: str) -> Non
         ingest([first, second], str(tmp_path / "c"), shard_bytes=1)
     assert str(raised.value) == (
         f"{second}: row 1500 (row 3500 of all sources) {what}; 2 such rows up to row 1999; fix "
-        "the source, or leave such rows out with latentscale ingest --on-invalid drop"
+        "the source, or leave such rows out with --on-invalid drop (latentscale ingest, or run "
+        "SOURCE)"
     )
     assert not [path for path in (tmp_path / "c").rglob("*") if path.is_file()]
 
