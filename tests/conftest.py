@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 # The same examples in every run; `--hypothesis-profile default` looks for others.
 settings.register_profile("seeded", derandomize=True, database=None)
@@ -18,6 +19,8 @@ settings.load_profile("seeded")
 
 # As in the workers of a cluster, and before numba is loaded: its threads can't be taken back.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
+# A plugin may have loaded numpy before, and with it one thread for every core.
+threadpool_limits(1)
 
 
 @pytest.fixture(scope="session", autouse=True)

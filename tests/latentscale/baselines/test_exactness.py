@@ -113,7 +113,7 @@ def test_the_overlap_of_lattices_and_far_rows(seed):
     d, k = int(generator.integers(1, 5)), int(generator.integers(1, 5))
     # Ties are real, and float64 sums are rounded unless the step is 1.
     step = float(generator.choice([1.0, 0.1, 1 / 3]))
-    e, r = (step * generator.integers(0, 4, size=(25, d)).astype(float) for _ in range(2))
+    e, r = (step * generator.integers(0, 4, size=(16, d)).astype(float) for _ in range(2))
     if generator.integers(2):
         far = 10.0 ** generator.uniform(5, 35)
         e[3], r[5] = far, -far

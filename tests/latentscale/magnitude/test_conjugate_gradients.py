@@ -114,7 +114,7 @@ def check_certainty(points: Points, scales: list[float], single: bool) -> None:
             assert estimate.value <= truth + 2 * rounding + 1e-9 * truth
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(n=st.integers(2, 60), **CASES)  # type: ignore[arg-type]
 def test_what_is_certified_is_true(
     n: int, scales: list[float], single: bool, **shape: object
@@ -135,7 +135,7 @@ def test_what_is_certified_is_true_in_many_cases(
 def test_the_estimated_error_covers_the_true_one(metric: Metric) -> None:
     """Without certainty the bracket misses in at most one case in twenty, all of them hard."""
     covered = []
-    for seed in range(6):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         for rows in (rng.uniform(size=(150, 3)), clusters(150, 4, rng), rng.normal(size=(150, 40))):
             points = centred(rows, metric)
@@ -154,7 +154,7 @@ def test_the_estimated_error_covers_the_true_one(metric: Metric) -> None:
                 if metric != "cosine":  # whose kernel is too smooth to converge in few dimensions
                     assert estimate.value == pytest.approx(truth, rel=1e-3)
                     assert estimate.upper - estimate.lower <= 1e-3 * truth
-    assert len(covered) > 60
+    assert len(covered) > 30
     assert np.mean(covered) >= 0.95
 
 

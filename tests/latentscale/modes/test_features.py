@@ -70,13 +70,13 @@ def test_intervals_cover_the_kernel_of_all_rows(seeds: range) -> None:
 
 def test_many_frequencies_have_the_eigenvalues_of_the_kernel() -> None:
     generator, x, y, _ = two_corpora(1000)
-    frequencies = draw_frequencies("rbf", 1.0, D, 2048, generator)
+    frequencies = draw_frequencies("rbf", 1.0, D, 512, generator)
     difference = moments_difference(
         moments(*(unit_features(rows, frequencies) for rows in (x[:100], y[:80])))
     )
     values = np.linalg.eigvalsh(difference)
     true = largest_of_the_kernel(x[:100], y[:80], 1.0)
-    assert [values[-1], -values[0]] == pytest.approx(true, rel=0.05)
+    assert [values[-1], -values[0]] == pytest.approx(true, rel=0.1)
 
 
 def test_a_kind_farther_out_in_one_direction_is_a_mode_of_this_kernel_alone() -> None:

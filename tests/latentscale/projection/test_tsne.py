@@ -48,10 +48,10 @@ def grouped(generator: np.random.Generator, n: int, groups: int, d: int = 12) ->
     return centres[chosen] + generator.standard_normal((n, d)), chosen
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_it_is_as_low_as_that_of_another_implementation(seed: int) -> None:
     manifold = pytest.importorskip("sklearn.manifold")
-    rows, _ = grouped(np.random.default_rng(seed), 400, 6)
+    rows, _ = grouped(np.random.default_rng(seed), 250, 6)
     probabilities = joint(rows, 20.0)
     theirs = manifold.TSNE(perplexity=20.0, init="pca", random_state=seed, method="exact")
     ours = divergence(probabilities, draw(rows, perplexity=20.0).places)

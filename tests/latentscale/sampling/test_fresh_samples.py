@@ -75,7 +75,7 @@ def rare(sample, other):
 )
 def test_few_ranges_miss_the_score_of_the_same_source(score, sizes, least, most) -> None:
     missed = []
-    for seed in range(1000):
+    for seed in range(500):
         rng = np.random.default_rng([1, seed])
         corpus, reference = (rng.normal(size=size) for size in sizes)
         expectation = draw(corpus, reference, score, 100, rng)
@@ -182,11 +182,11 @@ def largest(sample, other):
 def test_two_corpora_of_one_source_are_rarely_told_apart(score, sizes, reference, least, most):
     rng = np.random.default_rng([11, *sizes])
     outside = 0
-    for _ in range(1000):
+    for _ in range(500):
         beside = None if reference is None else rng.normal(size=reference)
         ours, theirs = (sampled(rng.normal(size=n), score, 50, rng, beside) for n in sizes)
         outside += expect_like(ours, theirs).p <= 0.05
-    assert least <= outside / 1000 <= most
+    assert least <= outside / 500 <= most
 
 
 def test_a_mean_that_is_off_is_found_at_its_size():

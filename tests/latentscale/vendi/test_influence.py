@@ -33,14 +33,14 @@ def left_out(rows: np.ndarray, order: float, weights: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_influences_are_what_leaving_a_row_out_changes(order: float, weighted: bool) -> None:
     generator = np.random.default_rng(3)
-    rows = generator.normal(size=(400, 6)) + np.array([2.0, 0, 0, 0, 0, 0])
-    weights = generator.uniform(0.2, 2.0, 400) if weighted else np.ones(400)
+    rows = generator.normal(size=(200, 6)) + np.array([2.0, 0, 0, 0, 0, 0])
+    weights = generator.uniform(0.2, 2.0, 200) if weighted else np.ones(200)
     moment = second_moment(rows, weights)
     influence = Influence.of(moment, order)
     assert influence.score == pytest.approx(score_by_force(rows, order, weights), rel=1e-9)
     found = influence.of_rows(rows, weights)
     true = left_out(rows, order, weights)
-    np.testing.assert_allclose(found, true, atol=0.05 * np.abs(true).max())
+    np.testing.assert_allclose(found, true, atol=0.1 * np.abs(true).max())
     assert np.corrcoef(found, true)[0, 1] > 0.999
 
 

@@ -72,14 +72,14 @@ def rows_of(kind: str, seed: int) -> np.ndarray:
     """Rows whose spectra fall slowly, by steps, or over many decades."""
     rng = np.random.default_rng(seed)
     if kind == "isotropic":
-        return rng.normal(size=(600, 32))
+        return rng.normal(size=(400, 32))
     centres = 3 * rng.normal(size=(20, 16))
     if kind == "clustered":
-        return centres[rng.integers(0, 20, 600)] + rng.normal(size=(600, 16)) * rng.uniform(0.05, 1)
+        return centres[rng.integers(0, 20, 400)] + rng.normal(size=(400, 16)) * rng.uniform(0.05, 1)
     if kind == "pairs":  # rows and nearly the same rows
-        rows = rng.normal(size=(300, 8))
-        return np.concatenate([rows, rows + 1e-2 * rng.normal(size=(300, 8))])
-    return rng.standard_t(1.5, size=(600, 8))
+        rows = rng.normal(size=(200, 8))
+        return np.concatenate([rows, rows + 1e-2 * rng.normal(size=(200, 8))])
+    return rng.standard_t(1.5, size=(400, 8))
 
 
 @pytest.mark.parametrize("kind", ["isotropic", "clustered", "pairs", "heavy"])
