@@ -81,23 +81,23 @@ def run_here(
     return latentscale
 
 
-def last_line(ended: subprocess.CompletedProcess[str]) -> str:
-    return ended.stderr.strip().splitlines()[-1]
-
-
-def test_code_is_run_only_where_that_is_allowed(folder: Path) -> None:
-    (folder / "similarities.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\n{KERNELS}")
+def test_code_is_run_only_where_that_is_allowed(
+    folder: Path, run_here: Callable[..., Ended]
+) -> None:
+    (folder / "similarities.py").write_text(
+        f"open({str(folder / 'ran')!r}, 'w').close()\n{KERNELS}"
+    )
     config = job(folder, "similarities:jaccard")
     for command in ("run", "plan"):
-        ended = run(folder, command, config)
-        assert ended.returncode == 2
-        assert last_line(ended) == (
+        ended = run_here(command, config)
+        assert ended.code == 2
+        assert ended.err.strip().splitlines()[-1] == (
             "latentscale: measures.vendi: the job would run similarities:jaccard; check that "
             "code and add "
             "--allow-code, or remove similarities:jaccard from the configuration"
         )
     assert not (folder / "ran").exists()
-    assert run(folder, "plan", config, "--allow-code").returncode == 0
+    assert run_here("plan", config, "--allow-code").code == 0
     workers = ("-o", "cluster={kind: local, workers: 1}")
     ended = run(folder, "run", config, "--allow-code", *workers)
     assert ended.returncode == 0, ended.stderr
@@ -108,9 +108,9 @@ def test_code_is_run_only_where_that_is_allowed(folder: Path) -> None:
     expected = [oracles.hill_number(eigenvalues, order) for order in (0.5, 1, 2, np.inf)]
     np.testing.assert_allclose(values, expected, rtol=1e-9)
     [made] = (folder / "jobs").glob("functions-*")
-    assert "--allow-code" in last_line(run(folder, "resume", made))
-    ended = run(folder, "resume", made, "--allow-code")
-    assert "nothing had to be computed" in ended.stdout
+    assert "--allow-code" in run_here("resume", made).err.strip().splitlines()[-1]
+    ended = run_here("resume", made, "--allow-code")
+    assert "nothing had to be computed" in ended.out
 
 
 def test_another_version_of_the_function_is_another_stage(folder: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_short_job_needs_no_workers_and_has_the_same_numbers(
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(300, 6)))
     found = {}
     for name in ("auto", "serial", "local"):
-        options = ("-o", f"cluster={{kind: {name}}}")
+        options = ("--measures", "heat,vendi", "-o", f"cluster={{kind: {name}}}")
         output = tmp_path / name
         latentscale(
             "run", tmp_path / "rows.npy", "--name", "x", "--output", output, "--quiet", *options

@@ -37,7 +37,7 @@ def measured(folder: Path, shard_bytes: int) -> tuple[dict[str, Any], int]:
         **urls,
         "output": str(folder / "jobs"),
         "measures": MEASURES,
-        "budget": {"pairs": 1e6},
+        "budget": {"pairs": 2e5},
         "sampling": {"method": "none"},
         "cluster": {"kind": "serial"},
     }
