@@ -54,7 +54,7 @@ NOISY = [fault for fault in FAULTS if not fault.startswith("lost")]
 def test_objects_survive_faults(
     server: str, s3_url: str, reach: Callable[[FaultyStore], None], faults: dict[str, float]
 ) -> None:
-    with faulty_store(server, 1, faults) as proxy:
+    with faulty_store(server, 11, faults) as proxy:
         reach(proxy)
         store = ObjectStore(s3_url)
         for number in range(4):

@@ -16,6 +16,7 @@ from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.urls import storage_options
 
 SOURCE_OPTIONS = (
     click.option("--labels", metavar="FILE", help="File with one label per row of the source."),
@@ -101,17 +102,21 @@ class SourceChoice:
         _refuse_misplaced(given, config, self)
         found: dict[Role, tuple[list[str], FieldChoice]] = {}
         sources = [config.corpus] if is_job_file(given[0]) else list(given)
-        corpus = self.corpus
-        if len(sources) == 1 and ObjectStore(sources[0]).exists(MANIFEST_KEY):
-            corpus = replace(corpus, on_invalid="error")  # a corpus has no such rows
+        corpus, reference = self.corpus, self.reference
+        with storage_options(config.storage_options):
+            if corpus.on_invalid != "error" and len(sources) == 1 and _is_corpus(sources[0]):
+                corpus = replace(corpus, on_invalid="error")  # a corpus has no such rows
+            if config.reference is not None and reference and _is_corpus(config.reference):
+                # A corpus has its vectors, ids and labels where every corpus has them.
+                reference = FieldChoice(files=reference.files)
         found["corpus"] = (sources, corpus)
         if config.reference is not None:
-            choice = self.reference
-            if choice and ObjectStore(config.reference).exists(MANIFEST_KEY):
-                # A corpus has its vectors, ids and labels where every corpus has them.
-                choice = FieldChoice(files=choice.files)
-            found["reference"] = ([config.reference], choice)
+            found["reference"] = ([config.reference], reference)
         return found
+
+
+def _is_corpus(source: str) -> bool:
+    return ObjectStore(source).exists(MANIFEST_KEY)
 
 
 def _refuse_misplaced(given: Sequence[str], config: JobConfig, choice: SourceChoice) -> None:

@@ -439,7 +439,7 @@ def read_checked(store: ObjectStore, part: str, recorded: Mapping[str, Any]) -> 
         If it is missing, truncated or altered.
     """
     key, size = recorded["key"], recorded["size"]
-    return _checked(part, key, recorded["xxh3"], lambda: store.read(key), size)
+    return _checked(part, key, recorded["xxh3"], lambda: store.read(key, size), size)
 
 
 def _checked(

@@ -95,6 +95,9 @@ NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, err
 NO_FOLDER_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """Errors of file systems that can't sync a folder."""
 
+LARGE = 32 << 20
+"""Bytes of an object that is read by several requests at once, where a library can."""
+
 READ_AHEAD = 8 << 20
 """Bytes per request when an object is read as a file."""
 
@@ -158,8 +161,15 @@ class ObjectStore:
         """Return an object's path, or its URL without credentials, for messages."""
         return f"{self.url}/{key}" if key else self.url
 
-    def read(self, key: str) -> bytes:
+    def read(self, key: str, size: int = 0) -> bytes:
         """Return an object's bytes.
+
+        Parameters
+        ----------
+        key : str
+            Key of the object.
+        size : int
+            Its bytes, as far as they are known: a large object may take several requests at once.
 
         Raises
         ------
@@ -167,7 +177,7 @@ class ObjectStore:
             If there is no such object.
         """
         try:
-            data: bytes = self._attempt(lambda: self._fs.cat_file(self._path(key)), key)
+            data: bytes = self._attempt(lambda: self._fetch(key, size), key)
         except NotADirectoryError as error:  # below a file there is nothing
             raise FileNotFoundError(*error.args, error.filename) from None
         return data
@@ -184,7 +194,17 @@ class ObjectStore:
             del data[filled:]
             return data
 
-        return self._attempt(load, key) if self.is_local else bytearray(self.read(key))
+        return self._attempt(load, key) if self.is_local else bytearray(self.read(key, LARGE))
+
+    def _fetch(self, key: str, size: int) -> bytes:
+        path = self._path(key)
+        if size < LARGE and "s3" in self._fs.protocol:
+            try:  # without a range, s3fs sends a request for the size first
+                return bytes(self._fs.cat_file(path, start=0))
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # of an empty object, which has no range
+                    raise
+        return bytes(self._fs.cat_file(path))
 
     def open(self, key: str = "", read_ahead: int = READ_AHEAD) -> BinaryIO:
         """Open an object as a seekable file that fetches ``read_ahead`` bytes per request.
@@ -271,14 +291,14 @@ class ObjectStore:
         for _ in range(MAX_SENDS):
             self.write(key, data)
             with contextlib.suppress(FileNotFoundError):
-                if self._attempt(lambda: self._checksum(key), key) == checksum:
+                if self._attempt(lambda: self._checksum(key, len(data)), key) == checksum:
                     return checksum
         raise self._lost(key)
 
-    def _checksum(self, key: str) -> str:
+    def _checksum(self, key: str, size: int) -> str:
         whole = xxhash.xxh3_64()
         if not self.is_local:
-            whole.update(self._fs.cat_file(self._path(key)))
+            whole.update(self._fetch(key, size))
             return whole.hexdigest()
         # One small buffer: allocating memory for a large object takes longer than reading it.
         block = bytearray(_READ_BACK_BYTES)

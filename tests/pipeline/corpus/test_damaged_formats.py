@@ -171,7 +171,10 @@ def test_nan_an_empty_file_and_a_folder_in_place_of_a_file(
     ended = latentscale("ingest", tmp_path / name, tmp_path / "c")
     assert ended.code == 2
     assert f"{tmp_path}/{name}" in ended.err
-    assert "row 11 holds NaN; fix the source, or leave such rows out with latentscale " in ended.err
+    assert (
+        "row 11 holds NaN; fix the source, or leave such rows out with --on-invalid drop"
+        in ended.err
+    )
     if not name.endswith(".zarr"):
         (tmp_path / "empty").mkdir()
         (tmp_path / "empty" / name).touch()

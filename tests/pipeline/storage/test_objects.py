@@ -34,6 +34,28 @@ def test_an_object_is_read_as_it_was_written(store: ObjectStore) -> None:
     assert not store.exists("a/c.bin")
 
 
+def test_an_empty_object_is_there(store: ObjectStore) -> None:
+    store.write("empty", b"")
+    assert store.read("empty") == b""
+    assert store.load("empty") == b""
+    assert store.write_checked("empty", b"") == "2d06800538d394c2"
+
+
+def test_reading_an_object_is_one_request(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import s3fs
+
+    store = ObjectStore(s3_url)
+    store.write("marker.json", b"{}")
+
+    async def ask(self: object, path: str, **options: object) -> None:
+        raise AssertionError(f"{path}: a request for its size")
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_info", ask)
+    assert store.read("marker.json") == b"{}"
+    with pytest.raises(FileNotFoundError):
+        store.read("other.json")
+
+
 def test_what_is_not_there_raises_file_not_found(store: ObjectStore) -> None:
     with pytest.raises(FileNotFoundError):
         store.read("nothing")
