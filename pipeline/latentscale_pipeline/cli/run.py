@@ -173,7 +173,8 @@ def _ingested(
     for role, corpus in made.items():
         if echo is not None and (dropped := corpus.manifest.dropped).count:
             rows, first = counted(dropped.count, "row"), dropped.rows[0]
-            echo(f"{rows} of the {role} left out (NaN or infinity); the first is row {first}")
+            why = f"NaN, infinity, or too large for {corpus.dtype}"
+            echo(f"{rows} of the {role} left out ({why}); the first is row {first} of the source")
     return config.model_copy(update={role: corpus.address for role, corpus in made.items()})
 
 

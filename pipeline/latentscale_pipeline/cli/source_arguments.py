@@ -34,8 +34,8 @@ SOURCE_OPTIONS = (
         type=click.Choice(["error", "drop"]),
         default="error",
         show_default=True,
-        help="Rows with NaN or infinity, of the reference too: end with an error, or leave them "
-        "out and say so.",
+        help="Rows with NaN, infinity or too large values, of the reference too: end with an "
+        "error, or leave them out and say so.",
     ),
 )
 """Options of a command that takes sources; :class:`SourceChoice` takes their values."""

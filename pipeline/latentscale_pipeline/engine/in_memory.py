@@ -39,12 +39,15 @@ class HeldArtifact(Artifact):
         For the name of an object, its sections by name.
     parts : sequence of HeldArtifact
         Of the result of a stage: its partitions, as long as another stage may read them.
+    finished : bool
+        Of the state of an iterated stage: whether it is the stage's result.
     """
 
     place: str = ""
     arrays: Arrays = field(default_factory=dict, repr=False)
     sections: Mapping[str, Arrays] = field(default_factory=dict, repr=False)
     parts: Sequence[HeldArtifact] = field(default=(), repr=False)
+    finished: bool = False
 
     def array(self, name: str) -> NDArray[Any]:
         """Return a copy of one array."""
@@ -128,14 +131,14 @@ def _run_stage(stage: Stage, corpora: Mapping[str, Corpus], results: HeldResults
     if stage.finalise is None:
         [result] = parts
         return replace(result, place=stage.name)
-    result = _hold(stage.name, _output(stage.finalise, replace(inputs, parts=parts)))
+    result = _compute(stage.name, stage.finalise, replace(inputs, parts=parts))
     return replace(result, parts=parts)
 
 
 def _compute_parts(inputs: Inputs) -> list[HeldArtifact]:
     stage = inputs.stage
     return [
-        _hold(f"{stage.name}/{index}", _output(stage.work, replace(inputs, index=index)))
+        _compute(f"{stage.name}/{index}", stage.work, replace(inputs, index=index))
         for index in range(stage.partitions)
     ]
 
@@ -144,18 +147,18 @@ def _iterate(advance: Work, inputs: Inputs) -> HeldArtifact:
     """Run an iterated stage until its state is its result."""
     parts: list[HeldArtifact] = []
     while True:
-        output = _output(advance, replace(inputs, parts=parts))
-        state = _hold(inputs.stage.name, output)
-        if output.finished:
+        state = _compute(inputs.stage.name, advance, replace(inputs, parts=parts))
+        if state.finished:
             return state
         last = parts if inputs.stage.reads_last_iteration else []
         inputs = replace(inputs, state=state, iteration=inputs.iteration + 1)
         parts = _compute_parts(replace(inputs, last_iteration=last))
 
 
-def _output(work: Work, inputs: Inputs) -> Output:
+def _compute(place: str, work: Work, inputs: Inputs) -> HeldArtifact:
+    """Run a task, and hold its output."""
     try:
-        return work(inputs)
+        return _hold(place, work(inputs))
     except LatentscaleError:
         raise
     except Exception:  # noqa: BLE001 -- whatever a task raises is told with its traceback
@@ -176,6 +179,7 @@ def _hold(place: str, output: Output) -> HeldArtifact:
         place=place,
         arrays=arrays,
         sections=sections,
+        finished=output.finished,
     )
 
 

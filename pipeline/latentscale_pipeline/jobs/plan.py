@@ -185,9 +185,25 @@ def make_plan(
                 role: ensure_corpus(url, config.output, progress, run_for).without(excluded)
                 for role, (url, excluded) in corpus_sources(config).items()
             }
+        if config.pair == "rows":
+            _refuse_shifted_pairs(corpora)
         config = drop_inapplicable_measures(config, corpora)
         facts = job_facts(config, corpora, fixed_scales)
     return identify_plan(config, corpora, facts, plan_stages(config, facts))
+
+
+def _refuse_shifted_pairs(corpora: Mapping[Role, Corpus]) -> None:
+    """Refuse to pair rows by number where not the same rows of both sources were left out."""
+    dropped = {role: corpus.manifest.dropped for role, corpus in corpora.items()}
+    rows = {
+        (each.count, each.rows, each.all_rows and each.all_rows.xxh3) for each in dropped.values()
+    }
+    if len(rows) > 1:
+        said = " and ".join(f"{each.count:,} of the {role}" for role, each in dropped.items())
+        raise BadInput(
+            f"pair: rows needs the same rows of both sources, and {said} were left out as invalid; "
+            "fix the sources, or pair by ids, with pair: ids"
+        )
 
 
 def drop_inapplicable_measures(
@@ -293,7 +309,14 @@ def identify_plan(
 
 
 def _beside(config: JobConfig, facts: JobFacts, corpora: Mapping[Role, Corpus]) -> dict[str, Any]:
-    """Return the checksums of ids and texts, and of the weights and labels that the job reads."""
+    """Return what else the results tell of or depend on.
+
+    That is the number of rows that were left out of the sources, the checksums of ids and texts,
+    and those of the weights and labels that the job reads.
+    """
+    dropped = {
+        f"{role} dropped rows": corpus.manifest.dropped.count for role, corpus in corpora.items()
+    }
     # Results show rows by these, though no number depends on them.
     shown = {
         f"{role} {name}": corpus.checksum_of(name)
@@ -303,7 +326,7 @@ def _beside(config: JobConfig, facts: JobFacts, corpora: Mapping[Role, Corpus]) 
     read = {config.group_by}.union(
         *(MEASURES[name].reads(section, facts) for name, section in measures_of(config).items())
     )
-    return {name: checksum for name, checksum in shown.items() if checksum} | {
+    return {name: found for name, found in (dropped | shown).items() if found} | {
         f"{role} {name}": checksum
         for role, corpus in facts.corpora.items()
         for name, checksum in (("weights", corpus.weights), ("labels", corpus.labels))

@@ -219,7 +219,7 @@ class Corpus(Part):
     excluded_rows: Absent[Positive] = None
     """Number of rows in those shards."""
     dropped_rows: Absent[Positive] = None
-    """Number of rows of its sources that were left out because they hold NaN or infinity."""
+    """Number of rows of its sources that were left out: with NaN, infinity or too large values."""
 
     @property
     def left_out(self) -> int:

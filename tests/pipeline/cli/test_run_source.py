@@ -282,7 +282,10 @@ def test_rows_with_nan_are_left_out_where_asked(latentscale: Command, rows: np.n
     assert "--on-invalid drop" in refused.err
     ended = latentscale("run", "spoilt.npy", "--on-invalid", "drop", *options)
     assert ended.code == 0, ended.err
-    said = "ingest: 2 rows of the corpus left out (NaN or infinity); the first is row 7"
+    said = (
+        "ingest: 2 rows of the corpus left out (NaN, infinity, or too large for float32); the "
+        "first is row 7 of the source"
+    )
     assert said in ended.err.splitlines()
     assert "58 × 6, " in ended.out
     assert "2 rows left out" in ended.out
@@ -296,3 +299,34 @@ def test_rows_with_nan_are_left_out_where_asked(latentscale: Command, rows: np.n
     again = latentscale("run", corpora["corpus"]["uri"], "--on-invalid", "drop", *options)
     assert again.code == 0, again.err
     assert len(list(Path("jobs/corpora").glob("*/manifest.json"))) == 2
+
+
+def test_a_source_without_the_rows_that_were_left_out_is_another_job(
+    latentscale: Command, rows: np.ndarray
+) -> None:
+    spoilt = rows.copy()
+    spoilt[3] = np.inf
+    options = ["--measures", "vendi", "-o", "measures.vendi.kernels=[cosine]", *SERIAL]
+    for values in (spoilt, np.delete(rows, 3, axis=0)):
+        np.save("one.npy", values)
+        assert latentscale("run", "one.npy", "--on-invalid", "drop", *options).code == 0
+    documents = [json.loads(path.read_text()) for path in Path("jobs").glob("one-*/results.json")]
+    left_out = [document["corpora"]["corpus"].get("dropped_rows") for document in documents]
+    assert sorted(left_out, key=str) == [1, None]
+
+
+@pytest.mark.parametrize(("other", "refused"), [(9, True), (4, False)])
+def test_rows_are_paired_by_number_only_where_the_same_are_left_out(
+    latentscale: Command, rows: np.ndarray, other: int, refused: bool
+) -> None:
+    for name, bad in (("a", 4), ("b", other)):
+        values = rows.copy()
+        values[bad] = np.nan
+        np.save(f"{name}.npy", values)
+    ended = latentscale(
+        *("run", "a.npy", "--reference", "b.npy", "--pair", "rows", "--on-invalid", "drop"),
+        *("--measures", "alignment", *SERIAL),
+    )
+    assert ended.code == (2 if refused else 0), ended.err
+    said = "1 of the corpus and 1 of the reference were left out as invalid; fix the sources, or "
+    assert (said in ended.err) == refused

@@ -94,3 +94,23 @@ def test_a_failing_task_tells_where_and_bad_input_stays_what_it_is() -> None:
         run_in_memory([failing], {})
     with pytest.raises(BadInput, match="shard 3 is damaged"):
         run_in_memory([toy.one("b", toy.refuse)], {})
+
+
+def fail_late(inputs: Inputs) -> Output:
+    def sections() -> Any:
+        raise MemoryError("no room")
+        yield
+
+    return Output({}, sections={"cut": sections()})
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (lambda inputs: Output({"score": float("nan")}), "ValueError: Out of range float values"),
+        (fail_late, "MemoryError: no room"),
+    ],
+)
+def test_an_output_that_cannot_be_held_is_told_with_its_traceback(work: Any, said: str) -> None:
+    with pytest.raises(RuntimeError, match=said):
+        run_in_memory([Stage("spoilt", work, 1)], {})
