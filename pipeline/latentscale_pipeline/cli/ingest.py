@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from latentscale_pipeline.cli.info import show_corpus
+from latentscale_pipeline.cli.options import ON_INVALID
 from latentscale_pipeline.config.cluster import Local
 from latentscale_pipeline.corpus.formats import FORMATS
 from latentscale_pipeline.corpus.ingest.append import append as add_rows
@@ -55,13 +56,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
 @click.option("--labels-column", help="The same for labels: label or labels.")
 @click.option("--texts-column", help="The same for texts: text or texts.")
 @click.option("--weights-column", help="The same for weights.")
-@click.option(
-    "--on-invalid",
-    type=click.Choice(["error", "drop"]),
-    default="error",
-    show_default=True,
-    help="What to do with rows that hold NaN or infinity; drop records their numbers.",
-)
+@ON_INVALID
 @click.option(
     "--dtype",
     type=click.Choice(["float16", "float32"]),

@@ -17,6 +17,14 @@ RUNTIME_OVERRIDES = click.option(
 ALLOW_CODE = click.option(
     "--allow-code", is_flag=True, help="Run functions that the configuration names."
 )
+ON_INVALID = click.option(
+    "--on-invalid",
+    type=click.Choice(["error", "drop"]),
+    default="error",
+    show_default=True,
+    help="Rows with NaN, infinity or values too large for the stored dtype: end with an error, or "
+    "leave them out and say so.",
+)
 WAIT = click.option("--wait", is_flag=True, help="Wait if another run holds the job.")
 TAKE_OVER = click.option(
     "--take-over", is_flag=True, help="Take the job over from another run, alive or not."

@@ -174,7 +174,7 @@ def _ingested(
         if echo is not None and (dropped := corpus.manifest.dropped).count:
             rows, first = counted(dropped.count, "row"), dropped.rows[0]
             why = f"NaN, infinity, or too large for {corpus.dtype}"
-            echo(f"{rows} of the {role} left out ({why}); the first is row {first} of the source")
+            echo(f"{rows} of the {role} left out ({why}); the first is source row {first}")
     return config.model_copy(update={role: corpus.address for role, corpus in made.items()})
 
 

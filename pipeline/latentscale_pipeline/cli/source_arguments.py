@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from latentscale_pipeline.cli.job_arguments import is_job_file
+from latentscale_pipeline.cli.options import ON_INVALID
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.corpus.ingest.sources import FieldChoice
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
@@ -29,14 +30,7 @@ SOURCE_OPTIONS = (
     click.option("--reference-labels", metavar="FILE", help="The same for the reference."),
     click.option("--reference-ids", metavar="FILE", help="The same for the reference."),
     click.option("--reference-texts", metavar="FILE", help="The same for the reference."),
-    click.option(
-        "--on-invalid",
-        type=click.Choice(["error", "drop"]),
-        default="error",
-        show_default=True,
-        help="Rows with NaN, infinity or too large values, of the reference too: end with an "
-        "error, or leave them out and say so.",
-    ),
+    ON_INVALID,
 )
 """Options of a command that takes sources; :class:`SourceChoice` takes their values."""
 

@@ -194,6 +194,7 @@ class ObjectStore:
             del data[filled:]
             return data
 
+        # Shards are read into such buffers, so an object may be large.
         return self._attempt(load, key) if self.is_local else bytearray(self.read(key, LARGE))
 
     def _fetch(self, key: str, size: int) -> bytes:

@@ -284,7 +284,7 @@ def test_rows_with_nan_are_left_out_where_asked(latentscale: Command, rows: np.n
     assert ended.code == 0, ended.err
     said = (
         "ingest: 2 rows of the corpus left out (NaN, infinity, or too large for float32); the "
-        "first is row 7 of the source"
+        "first is source row 7"
     )
     assert said in ended.err.splitlines()
     assert "58 × 6, " in ended.out
