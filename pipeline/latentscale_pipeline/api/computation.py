@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
@@ -146,7 +146,8 @@ def _configure(
 
 
 def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) -> Computed:
-    facts = job_facts(config, corpora, {})
+    # What a job stores would be held in memory here.
+    facts = replace(job_facts(config, corpora, {}), spare_bytes=0)
     section = config.measures[measure]
     planned = plan_measure(measure, MEASURES[measure], section, facts)
     stages = {stage.name: stage for stage in planned}

@@ -54,8 +54,10 @@ class HeldArtifact(Artifact):
         return self.arrays[name].copy()
 
     def section(self, name: str, section: str) -> NDArray[Any]:
-        """Return a copy of one section of an object."""
-        return self.sections[name][section].copy()
+        """Return one section of an object, which is read only."""
+        view = self.sections[name][section].view()
+        view.flags.writeable = False
+        return view
 
     def path(self, name: str) -> str:
         """Return what :meth:`HeldResults.array` takes."""

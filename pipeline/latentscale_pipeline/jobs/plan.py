@@ -33,6 +33,9 @@ from latentscale_pipeline.progress import Echo, Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
+SPARE_BYTES = 10 * 2**30
+"""Bytes that a stage may store on a disk, or in a folder that machines share, to save computing."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -255,6 +258,8 @@ def job_facts(
         samples=config.sampling.samples if config.sampling.method == "auto" else 0,
         sample_rows=config.sampling.rows,
         pair=config.pair,
+        # From a remote store, reading takes about as long as computing.
+        spare_bytes=SPARE_BYTES if ObjectStore(config.output).is_local else 0,
     )
 
 

@@ -156,6 +156,9 @@ class JobFacts:
         Largest number of rows of a sample that tells where a score is expected.
     pair : {"rows", "ids"} or None
         How rows of both corpora are paired, if they are.
+    spare_bytes : int
+        Bytes that a stage may store where this only saves computing. The numbers don't depend on
+        it.
     """
 
     corpora: Mapping[Role, CorpusFacts]
@@ -169,6 +172,7 @@ class JobFacts:
     samples: int = 0
     sample_rows: int = 0
     pair: Literal["rows", "ids"] | None = None
+    spare_bytes: int = 0
 
 
 class Expectation(Protocol):

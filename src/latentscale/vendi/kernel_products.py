@@ -1,9 +1,10 @@
-"""Products of a kernel matrix with many vectors at once, without the matrix.
+"""Products of a kernel matrix with many vectors at once, by tiles.
 
 A tile of similarities serves every vector, so a visit of all pairs costs the distances, one
 exponential a pair, and two multiply-adds a pair and vector. Each unordered pair of blocks is
 visited once and used both ways (:class:`latentscale.tiles.exponential_products.DistanceTiles`). The
-diagonal is exactly 1, and the implied matrix is exactly symmetric.
+diagonal is exactly 1, and the implied matrix is exactly symmetric. Where tiles are kept, a later
+visit costs the products alone.
 """
 
 from __future__ import annotations
@@ -31,105 +32,19 @@ from latentscale.vendi.kernels import (
 FUNCTION_ROWS = 512
 """Rows a side of the blocks that a kernel function gets."""
 
-
-@dataclass(frozen=True)
-class KernelSums:
-    """The contribution of the pairs between two blocks of rows to the products.
-
-    Attributes
-    ----------
-    products_a, products_b : ndarray of float64, shapes (m, s) and (n, s)
-        Products with the other block's vectors.
-    squares : float
-        Sum of the squared similarities times both rows' masses, over both orders of every pair.
-    squared_errors : float
-        Bound of the same sum of their squared errors.
-    least : float
-        A lower bound of all similarities.
-    """
-
-    products_a: Float64Array
-    products_b: Float64Array
-    squares: float
-    squared_errors: float
-    least: float
-
-
-def kernel_block_products(
-    a: Points,
-    b: Points,
-    kernel: Kernel,
-    bandwidth: float | None,
-    vectors_a: Float64Array,
-    vectors_b: Float64Array,
-    *,
-    masses_a: Float64Array | None = None,
-    masses_b: Float64Array | None = None,
-) -> KernelSums:
-    """Multiply vectors by the similarities between two blocks of rows, both ways, in float64.
-
-    Parameters
-    ----------
-    a, b : Points
-        Blocks of ``m`` and ``n`` rows under the Euclidean metric, with the same origin among them,
-        or none for a function. With ``b is a`` the pairs of one block are visited once and
-        ``vectors_b`` isn't read.
-    kernel : {"rbf", "laplacian"} or callable
-        The similarity.
-    bandwidth : float or None
-        Positive; None for a function.
-    vectors_a, vectors_b : ndarray of float64, shapes (m, s) and (n, s)
-        The vectors' entries for the rows of either block.
-    masses_a, masses_b : ndarray of float64, shapes (m,) and (n,), optional
-        Needed for the squares and their errors, which are 0 without them.
-
-    Returns
-    -------
-    KernelSums
-        With ``b is a`` the second products are zeros, so adding both is always correct.
-
-    Raises
-    ------
-    ValueError
-        On a kernel that doesn't suit the points.
-    """
-    tiles = SimilarityTiles(a, kernel, bandwidth, others=None if b is a else b)
-    return _products(tiles, vectors_a, vectors_b, masses_a, masses_b)
-
-
-def kernel_products(
-    tiles: SimilarityTiles,
-    vectors: Float64Array,
-    masses: Float64Array | None = None,
-    *,
-    single: bool = False,
-) -> KernelSums:
-    """Multiply vectors by all similarities of one block, which may be kept between calls.
-
-    Parameters
-    ----------
-    tiles : SimilarityTiles
-        Of one block of ``n`` rows.
-    vectors : ndarray of float64, shape (n, s)
-        The vectors.
-    masses : ndarray of float64, shape (n,), optional
-        Needed for the squares and their errors, which are 0 without them.
-    single : bool
-        Whether products with a tile are in single precision.
-
-    Returns
-    -------
-    KernelSums
-        With the products in ``products_a``.
-    """
-    return _products(tiles, vectors, vectors, masses, masses, single=single)
+Tile = tuple[slice, slice, FloatArray]
+"""Rows of one block, rows of the other, and their similarities."""
 
 
 def kept_type(n: int, kept_bytes: int) -> type[np.floating[Any]] | None:
     """Return the type in which all tiles of ``n`` rows fit into some memory; None if they don't."""
-    entries = 0.5 * n * (n + max(PANEL_ROWS, FUNCTION_ROWS))
-    fitting = (kind for kind in (np.float64, np.float32) if kind().itemsize * entries <= kept_bytes)
+    fitting = (kind for kind in (np.float64, np.float32) if tiles_bytes(n, kind) <= kept_bytes)
     return next(fitting, None)
+
+
+def tiles_bytes(n: int, kind: type[np.floating[Any]]) -> int:
+    """Return about the size of all tiles of ``n`` rows."""
+    return kind().itemsize * n * (n + max(PANEL_ROWS, FUNCTION_ROWS)) // 2
 
 
 @dataclass(frozen=True)
@@ -139,45 +54,45 @@ class SimilarityTiles:
     Attributes
     ----------
     points : Points
-        ``m`` rows.
-    kernel, bandwidth
-        As in :func:`kernel_block_products`.
-    kept_bytes : int
-        Memory in which tiles are kept after the first visit: all of them if they fit, in single
-        precision if they don't fit in double, none otherwise.
+        ``m`` rows under the Euclidean metric, with an origin among them, or none for a function.
+    kernel : {"rbf", "laplacian"} or callable
+        The similarity.
+    bandwidth : float or None
+        Positive; None for a function.
     others : Points or None
-        ``n`` rows with the same origin; None stands for ``points`` themselves. Tiles between two
-        blocks aren't kept.
+        ``n`` rows with the same origin; None stands for ``points`` themselves.
+    kind : type
+        Single or double precision, to which similarities are rounded. They are computed in double.
+    keep : bool
+        Whether :func:`sum_squares` keeps the tiles for later visits.
+
+    Raises
+    ------
+    ValueError
+        On a kernel that doesn't suit the points.
     """
 
     points: Points
     kernel: Kernel
     bandwidth: float | None
-    kept_bytes: int = 0
     others: Points | None = None
-    kept: list[tuple[slice, slice, FloatArray]] = field(
-        default_factory=list, init=False, repr=False
-    )
+    kind: type[np.floating[Any]] = np.float64
+    keep: bool = False
+    kept: list[Tile] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_kernel(self.points, self.kernel, self.bandwidth)
 
-    def __iter__(self) -> Iterator[tuple[slice, slice, Float64Array]]:
-        """Visit each pair of rows once; tiles are read only."""
-        kind = kept_type(len(self.points), self.kept_bytes)
+    def __iter__(self) -> Iterator[Tile]:
+        """Visit each pair of rows once. Tiles are valid until the next one, and read only."""
         if self.kept:
-            for rows, columns, tile in self.kept:
-                yield rows, columns, tile.astype(np.float64, copy=False)
+            yield from self.kept
             return
-        found: list[tuple[slice, slice, FloatArray]] = []
-        for rows, columns, tile in self._compute():
-            if kind is not None and self.others is None:
-                found.append((rows, columns, tile.astype(kind)))
-                tile[...] = found[-1][2]
-            yield rows, columns, tile
-        self.kept.extend(found)
+        for rows, columns, tile in self.compute():
+            yield rows, columns, tile.astype(self.kind, copy=False)
 
-    def _compute(self) -> Iterator[tuple[slice, slice, Float64Array]]:
+    def compute(self) -> Iterator[tuple[slice, slice, Float64Array]]:
+        """Compute every tile, in double precision."""
         if callable(self.kernel):
             yield from _function_tiles(self.points, self.others, self.kernel)
             return
@@ -193,52 +108,6 @@ class SimilarityTiles:
             yield rows, columns, tile
 
 
-def _products(
-    tiles: SimilarityTiles,
-    vectors_a: Float64Array,
-    vectors_b: Float64Array,
-    masses_a: Float64Array | None,
-    masses_b: Float64Array | None,
-    *,
-    single: bool = False,
-) -> KernelSums:
-    a, itself = tiles.points, tiles.others is None
-    b = a if tiles.others is None else tiles.others
-    kernel, bandwidth = tiles.kernel, tiles.bandwidth
-    products_a = np.zeros((len(a), vectors_a.shape[1]))
-    products_b = np.zeros((len(b), vectors_a.shape[1]))
-    kind: type[np.floating[Any]] = np.float32 if single else np.float64
-    left = vectors_a.astype(kind, copy=False)
-    right = left if itself else vectors_b.astype(kind, copy=False)
-    masses = masses_a if itself else masses_b
-    squares, squared_errors, least = 0.0, 0.0, math.inf if callable(kernel) else 0.0
-    if masses_a is not None:
-        rounding_a, rounding_b = (SimilarityRounding.of(side, kernel, bandwidth) for side in (a, b))
-    for rows, columns, tile in tiles:
-        if callable(kernel):
-            least = min(least, float(tile.min()))
-        factors = tile.astype(kind, copy=False)
-        products_a[rows] += factors @ right[columns]
-        twice = not (itself and rows == columns)
-        if twice:
-            target = products_a if itself else products_b
-            target[columns] += factors.T @ left[rows]
-        if masses_a is not None and masses is not None:
-            found = rounding_a.take(rows).of_tile(
-                tile,
-                rounding_b.take(columns),
-                (masses_a[rows], masses[columns]),
-                diagonal=not twice,
-            )
-            squared_errors += (1 + twice) * found
-            squares += (1 + twice) * float(masses_a[rows] @ (np.square(tile) @ masses[columns]))
-    if tiles.kept and tiles.kept[0][2].dtype == np.float32:
-        # Both errors may point the same way.
-        kept = 2.0**-24 * math.sqrt(squares)
-        squared_errors = (math.sqrt(squared_errors) + kept) ** 2
-    return KernelSums(products_a, products_b, squares, squared_errors, least)
-
-
 def _function_tiles(
     a: Points, b: Points | None, kernel: KernelFunction
 ) -> Iterator[tuple[slice, slice, Float64Array]]:
@@ -252,3 +121,113 @@ def _function_tiles(
         if b is None and rows == columns:
             np.fill_diagonal(tile, 1.0)
         yield rows, columns, tile
+
+
+def multiply_tiles(
+    tiles: Iterable[Tile],
+    vectors_a: Float64Array,
+    vectors_b: Float64Array | None = None,
+    *,
+    single: bool = False,
+) -> tuple[Float64Array, Float64Array]:
+    """Multiply vectors by all similarities between two blocks of rows, both ways.
+
+    Parameters
+    ----------
+    tiles : iterable of (slice, slice, ndarray)
+        Each pair of rows once, as from :class:`SimilarityTiles`.
+    vectors_a, vectors_b : ndarray of float64, shapes (m, s) and (n, s)
+        The vectors' entries for the rows of either block. None stands for one block with itself.
+    single : bool
+        Whether products with a tile are in single precision; their sums are in double.
+
+    Returns
+    -------
+    tuple of ndarray of float64, shapes (m, s) and (n, s)
+        Products with the other block's vectors. For one block with itself the second are zeros, so
+        adding both is always correct.
+    """
+    itself = vectors_b is None
+    kind: type[np.floating[Any]] = np.float32 if single else np.float64
+    # Products of wide arrays with few rows are faster than those of their transposes.
+    left = np.ascontiguousarray(vectors_a.T, dtype=kind)
+    right = left if vectors_b is None else np.ascontiguousarray(vectors_b.T, dtype=kind)
+    products_a, products_b = np.zeros(left.shape), np.zeros(right.shape)
+    target = products_a if itself else products_b
+    for rows, columns, tile in tiles:
+        factors = tile.astype(kind, copy=False)
+        products_a[:, rows] += right[:, columns] @ factors.T
+        if not (itself and rows == columns):
+            target[:, columns] += left[:, rows] @ factors
+    return products_a.T, products_b.T
+
+
+@dataclass(frozen=True)
+class SimilaritySquares:
+    """Sums over the pairs between two blocks of rows, in both orders.
+
+    Attributes
+    ----------
+    squares : float
+        Of the squared similarities times both rows' masses.
+    squared_errors : float
+        A bound of the same sum of their squared errors.
+    rounded_squares, rounded_errors : float
+        The same of similarities that are rounded to the precision of tiles.
+    least : float
+        A lower bound of all similarities.
+    """
+
+    squares: float
+    squared_errors: float
+    rounded_squares: float
+    rounded_errors: float
+    least: float
+
+
+def sum_squares(
+    tiles: SimilarityTiles, masses_a: Float64Array, masses_b: Float64Array | None = None
+) -> SimilaritySquares:
+    """Add squared similarities times the masses of both rows, and keep the tiles if asked.
+
+    Parameters
+    ----------
+    tiles : SimilarityTiles
+        The similarities.
+    masses_a, masses_b : ndarray of float64, shapes (m,) and (n,)
+        Non-negative; None for one block with itself.
+    """
+    a, itself = tiles.points, tiles.others is None
+    b = a if tiles.others is None else tiles.others
+    masses = masses_a if masses_b is None else masses_b
+    rounding_a, rounding_b = (
+        SimilarityRounding.of(side, tiles.kernel, tiles.bandwidth) for side in (a, b)
+    )
+    squares, squared_errors, least = 0.0, 0.0, math.inf if callable(tiles.kernel) else 0.0
+    rounded_squares = 0.0
+    kept: list[Tile] = []
+    for rows, columns, tile in tiles.compute():
+        if callable(tiles.kernel):
+            least = min(least, float(tile.min()))
+        both = 1 if itself and rows == columns else 2
+        found = rounding_a.take(rows).of_tile(
+            tile,
+            rounding_b.take(columns),
+            (masses_a[rows], masses[columns]),
+            diagonal=both == 1,
+        )
+        squared_errors += both * found
+        squares += both * float(masses_a[rows] @ (np.square(tile) @ masses[columns]))
+        if tiles.keep or tiles.kind is np.float32:
+            rounded = tile.astype(tiles.kind)
+        if tiles.keep:
+            kept.append((rows, columns, rounded))
+        if tiles.kind is np.float32:
+            np.square(rounded, out=tile, dtype=np.float64)
+            rounded_squares += both * float(masses_a[rows] @ (tile @ masses[columns]))
+    tiles.kept[:] = kept
+    if tiles.kind is np.float64:
+        return SimilaritySquares(squares, squared_errors, squares, squared_errors, least)
+    # Both errors may point the same way.
+    rounded_errors = (math.sqrt(squared_errors) + 2.0**-24 * math.sqrt(squares)) ** 2
+    return SimilaritySquares(squares, squared_errors, rounded_squares, rounded_errors, least)

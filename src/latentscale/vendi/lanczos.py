@@ -66,7 +66,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -79,7 +79,13 @@ from latentscale.linalg.iterations import Arrays, iterate
 from latentscale.linalg.lanczos import Recurrence, take_off_before, take_off_own
 from latentscale.linalg.quadrature import Rule, gauss_rule, radau_rule, tridiagonal_matrices
 from latentscale.tiles.distances import Points
-from latentscale.vendi.kernel_products import SimilarityTiles, kept_type, kernel_products
+from latentscale.vendi.kernel_products import (
+    SimilaritySquares,
+    SimilarityTiles,
+    kept_type,
+    multiply_tiles,
+    sum_squares,
+)
 from latentscale.vendi.kernels import FUNCTION_TOLERANCE, Kernel, KernelNorm
 from latentscale.vendi.scores import EPSILON, check_order
 
@@ -132,43 +138,20 @@ class KernelRequest:
     ----------
     vectors : ndarray of float64, shape (n, c)
         The vectors to multiply A by.
-    squares : bool
-        Whether the squared Frobenius norm of A and its smallest entry are requested as well.
     rough : bool
         Whether products in single precision do, because any basis is as good.
     """
 
     vectors: Float64Array
-    squares: bool
     rough: bool
-
-
-@dataclass(frozen=True)
-class KernelProducts:
-    """The answer to a :class:`KernelRequest`.
-
-    Attributes
-    ----------
-    products : ndarray of float64, shape (n, c)
-        A times the vectors.
-    squares, least : float
-        Squared Frobenius norm of A, and a lower bound of its entries; used only where requested.
-    squared_errors : float
-        Bound of the squared Frobenius norm of the error of A.
-    """
-
-    products: Float64Array
-    squares: float
-    least: float
-    squared_errors: float
 
 
 @dataclass(frozen=True)
 class KernelTraces:
     """An :class:`~latentscale.linalg.iterations.Iteration` between products with the kernel matrix.
 
-    It requests the products of A with the columns of ``vectors``, and in the first iteration the
-    squared Frobenius norm as well. Its outcome is the score of every order.
+    It requests the products of A with the columns of ``vectors``. Its outcome is the score of every
+    order.
 
     Attributes
     ----------
@@ -192,10 +175,8 @@ class KernelTraces:
         The tridiagonal matrices so far, of p columns.
     products_squared : float
         Squared Frobenius norm of AQ.
-    squares, squared_errors : float
-        Squared Frobenius norm of A, and a bound of that of its error.
-    nonnegative : bool
-        Whether no entry of A is negative.
+    squares : SimilaritySquares
+        Squared Frobenius norms of A and of its errors.
     largest : tuple of float
         Bounds of the largest eigenvalue.
     orders : tuple of float
@@ -212,9 +193,7 @@ class KernelTraces:
     lengths: Float64Array
     recurrence: Recurrence
     products_squared: float
-    squares: float
-    squared_errors: float
-    nonnegative: bool
+    squares: SimilaritySquares
     largest: tuple[float, float]
     orders: tuple[float, ...]
     finished: bool = False
@@ -223,6 +202,7 @@ class KernelTraces:
     def start(
         cls,
         n: int,
+        squares: SimilaritySquares,
         orders: Sequence[float],
         generator: np.random.Generator,
         roots: Float64Array | None = None,
@@ -236,6 +216,8 @@ class KernelTraces:
         ----------
         n : int
             Number of rows, at least a few hundred.
+        squares : SimilaritySquares
+            Sums over all pairs, with the rows' probabilities as masses.
         orders : sequence of float
             In [0, inf].
         generator : numpy.random.Generator
@@ -270,9 +252,7 @@ class KernelTraces:
             lengths=np.empty(0),
             recurrence=Recurrence.begin(np.ones(probes)),
             products_squared=math.nan,
-            squares=math.nan,
-            squared_errors=0.0,
-            nonnegative=False,
+            squares=squares,
             largest=(0.0, 1.0),
             orders=tuple(orders),
         )
@@ -282,15 +262,19 @@ class KernelTraces:
         """The next product; None when finished."""
         if self.finished:
             return None
-        first = self.phase == "range"
-        return KernelRequest(self.vectors, squares=first, rough=self.phase in {"range", "basis"})
+        return KernelRequest(self.vectors, rough=self.phase in {"range", "basis"})
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether no entry of A is negative."""
+        return self.squares.least >= 0
 
     @property
     def steps(self) -> int:
         """Number of Lanczos steps so far."""
         return len(self.recurrence.diagonal)
 
-    def advance(self, sums: KernelProducts) -> KernelTraces:
+    def advance(self, products: Float64Array) -> KernelTraces:
         """Take the products of A with ``vectors``, and return the next iteration.
 
         Raises
@@ -298,21 +282,11 @@ class KernelTraces:
         ValueError
             If A turns out to have a negative eigenvalue.
         """
-        products = sums.products
-        begins = self.phase == "range"
         if self.phase in {"range", "basis"}:
-            known = self
-            if begins:
-                known = replace(
-                    self,
-                    nonnegative=sums.least >= 0,
-                    squares=sums.squares,
-                    squared_errors=sums.squared_errors,
-                )
             basis = np.linalg.qr(products[:, 1:])[0]
             return replace(
-                known,
-                phase="basis" if begins else "ritz",
+                self,
+                phase="basis" if self.phase == "range" else "ritz",
                 vectors=np.column_stack([_positive(products[:, 0]), basis]),
             )
         # Rough products prove nothing, so the largest eigenvalue is bounded from here on.
@@ -336,7 +310,8 @@ class KernelTraces:
         basis = self.vectors[:, 1:]
         ritz, directions = np.linalg.eigh(basis.T @ products)
         slack = SLACK + len(basis) * EPSILON
-        rest = self.squares * (1.0 + slack) - float(np.square(ritz[:-1]).sum()) * (1.0 - slack)
+        found = float(np.square(ritz[:-1]).sum())
+        rest = self.squares.rounded_squares * (1.0 + slack) - found * (1.0 - slack)
         low = max(self.largest[0], float(ritz[-1]) * (1.0 - slack))
         high = min(self.largest[1], math.sqrt(max(rest, low**2)))
         basis = basis @ directions
@@ -471,12 +446,10 @@ class KernelTraces:
         return {
             "phase": self.phase,
             "finished": self.finished,
-            "squares": None if math.isnan(self.squares) else self.squares,
+            "squares": asdict(self.squares),
             "products_squared": None
             if math.isnan(self.products_squared)
             else self.products_squared,
-            "squared_errors": self.squared_errors,
-            "nonnegative": self.nonnegative,
             "largest": list(self.largest),
             "orders": [repr(order) for order in self.orders],
         }
@@ -484,13 +457,11 @@ class KernelTraces:
     @classmethod
     def load(cls, arrays: Arrays, values: Mapping[str, Any]) -> KernelTraces:
         """Restore it from :meth:`arrays` and :meth:`values`."""
-        squares, products = values["squares"], values["products_squared"]
+        products = values["products_squared"]
         return cls(
             phase=values["phase"],
-            squares=math.nan if squares is None else squares,
+            squares=SimilaritySquares(**values["squares"]),
             products_squared=math.nan if products is None else products,
-            squared_errors=values["squared_errors"],
-            nonnegative=values["nonnegative"],
             largest=(values["largest"][0], values["largest"][1]),
             orders=tuple(float(order) for order in values["orders"]),
             recurrence=Recurrence.load(arrays),
@@ -525,7 +496,7 @@ def kernel_scores(
     points : Points
         ``n`` rows, with the kernel's metric.
     kernel, bandwidth
-        As in :func:`latentscale.vendi.kernel_products.kernel_block_products`.
+        As in :class:`latentscale.vendi.kernel_products.SimilarityTiles`.
     orders, generator
         As in :meth:`KernelTraces.start`.
     weights : ndarray of float64, shape (n,), optional
@@ -547,16 +518,16 @@ def kernel_scores(
     n = len(points)
     masses = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
     roots = np.sqrt(masses)
-    tiles = SimilarityTiles(points, kernel, bandwidth, kept_bytes)
-    traces = KernelTraces.start(n, orders, generator, None if weights is None else roots)
+    kind = kept_type(n, kept_bytes)
+    tiles = SimilarityTiles(
+        points, kernel, bandwidth, kind=kind or np.float64, keep=kind is not None
+    )
+    squares = sum_squares(tiles, masses)
+    traces = KernelTraces.start(n, squares, orders, generator, None if weights is None else roots)
 
-    def compute(request: KernelRequest) -> KernelProducts:
-        wanted = masses if request.squares else None
-        vectors = roots[:, None] * request.vectors
-        sums = kernel_products(tiles, vectors, wanted, single=request.rough)
-        return KernelProducts(
-            roots[:, None] * sums.products_a, sums.squares, sums.least, sums.squared_errors
-        )
+    def compute(request: KernelRequest) -> Float64Array:
+        products, _ = multiply_tiles(tiles, roots[:, None] * request.vectors, single=request.rough)
+        return np.asarray(roots[:, None] * products)
 
     return iterate(traces, compute)
 
@@ -611,12 +582,12 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
     n, probes = len(traces.vectors), len(traces.lengths)
     function = _Term(order)
     tolerance = n * EPSILON * traces.largest[1]
-    rules = traces._rules
+    rules, squares = traces._rules, traces.squares.rounded_squares
     known = np.array(
         [
             n - len(traces.ritz),
             1.0 - traces.ritz.sum(),
-            traces.squares - 2.0 * traces.products_squared + np.square(traces.ritz).sum(),
+            squares - 2.0 * traces.products_squared + np.square(traces.ritz).sum(),
         ]
     )
     # Where the basis spans the whole range, only rounding is left for the probes, and a polynomial
@@ -664,7 +635,7 @@ def _coupling(traces: KernelTraces, function: _Term, tolerance: float) -> Float6
 
 def _rounding(traces: KernelTraces, rule: Rule, function: _Term) -> float:
     """Bound the effect of the error of A: its norm, times that of the derivatives."""
-    error = math.sqrt(traces.squared_errors)
+    error = math.sqrt(traces.squares.rounded_errors)
     if error == 0:
         return 0.0
     tail = rule.weights * np.square(function.slope(np.maximum(rule.nodes, error)))
@@ -712,11 +683,12 @@ def _relative_width(lower: float, upper: float, order: float) -> float:
 
 def _scores(traces: KernelTraces) -> dict[float, Estimate]:
     n = len(traces.vectors)
-    error = math.sqrt(traces.squared_errors)
+    error = math.sqrt(traces.squares.rounded_errors)
     low_largest, high_largest = traces.largest
     least, most = 1.0 / (high_largest + error), 1.0 / max(low_largest - error, 1.0 / n)
     slack = SLACK + n * EPSILON
-    by_squares = KernelNorm(traces.squares, error, n).score()
+    squares = traces.squares
+    by_squares = KernelNorm(squares.squares, math.sqrt(squares.squared_errors), n).score()
     scores: dict[float, Estimate] = {}
     floor = max(1.0, least)
     for order in sorted(traces.orders, reverse=True):

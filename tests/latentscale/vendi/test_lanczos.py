@@ -9,8 +9,14 @@ from sklearn.datasets import load_digits
 from latentscale.estimate import Estimate
 from latentscale.sampling.median_distance import median_bandwidth
 from latentscale.tiles.distances import as_points
-from latentscale.vendi.kernel_products import kept_type, kernel_block_products
-from latentscale.vendi.lanczos import KernelProducts, KernelTraces, kernel_scores
+from latentscale.vendi.kernel_products import (
+    SimilaritySquares,
+    SimilarityTiles,
+    kept_type,
+    multiply_tiles,
+    sum_squares,
+)
+from latentscale.vendi.lanczos import KernelTraces, kernel_scores
 from latentscale.vendi.scores import kernel_spectrum, vendi_score
 from tests import oracles
 
@@ -22,27 +28,36 @@ def rows() -> np.ndarray:
     return np.asarray(load_digits().data[:400], dtype=float)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
-def test_products_between_blocks_are_those_of_the_matrix(kernel: str, rows: np.ndarray) -> None:
+def test_products_between_blocks_are_those_of_the_matrix(
+    kernel: str, kind: type, rows: np.ndarray
+) -> None:
     rng = np.random.default_rng(0)
     vectors, masses = rng.normal(size=(400, 3)), rng.uniform(size=400)
     points = as_points(rows, "euclidean").about(rows.mean(axis=0))
     parts = [slice(0, 130), slice(130, 400)]
-    products, squares = np.zeros((400, 3)), 0.0
+    products, squares, rounded, errors = np.zeros((400, 3)), 0.0, 0.0, 0.0
     for i, first in enumerate(parts):
         for second in parts[i:]:
             a = points.take(first)
             b = a if second == first else points.take(second)
-            sums = kernel_block_products(
-                a, b, kernel, 15.0, vectors[first], vectors[second],
-                masses_a=masses[first], masses_b=masses[second],
-            )  # fmt: skip
-            products[first] += sums.products_a
-            products[second] += sums.products_b
-            squares += sums.squares
+            same = second == first
+            tiles = SimilarityTiles(a, kernel, 15.0, None if same else b, kind, keep=True)
+            found = sum_squares(tiles, masses[first], None if same else masses[second])
+            assert tiles.kept
+            both = multiply_tiles(tiles, vectors[first], None if same else vectors[second])
+            products[first] += both[0]
+            products[second] += both[1]
+            squares += found.squares
+            rounded += found.rounded_squares
+            errors += found.rounded_errors
     matrix = oracles.kernel_matrix(rows, kernel, 15.0)
-    np.testing.assert_allclose(products, matrix @ vectors, rtol=1e-9, atol=1e-9)
+    multiplied = matrix.astype(kind).astype(float)
+    np.testing.assert_allclose(products, multiplied @ vectors, rtol=1e-9, atol=1e-9)
     assert squares == pytest.approx(float(masses @ matrix**2 @ masses), rel=1e-10)
+    assert rounded == pytest.approx(float(masses @ multiplied**2 @ masses), rel=1e-10)
+    assert masses @ (multiplied - matrix) ** 2 @ masses <= errors < 1e-7**2 * squares
 
 
 @pytest.mark.parametrize(("kernel", "bandwidth"), [("rbf", 20.0), ("laplacian", 20.0)])
@@ -114,12 +129,12 @@ def test_a_kept_kernel_gives_the_numbers_of_one_that_is_not(rows: np.ndarray) ->
         return kernel_scores(points, "rbf", 20.0, ORDERS, generator, kept_bytes=kept_bytes)
 
     assert scores(0) == scores(in_double)
-    single = scores(in_single)
-    for order, double in scores(0).items():
+    single, doubles = scores(in_single), scores(0)
+    for order, double in doubles.items():
         assert single[order].value == pytest.approx(double.value, rel=1e-6)
         assert single[order].lower <= double.value <= single[order].upper
-    # What single precision changes is in brackets that were exact.
-    assert single[2.0].upper - single[2.0].lower > 1e-8 * single[2.0].value
+    # Order 2 comes from the squares, which are summed before anything is rounded.
+    assert single[2.0] == doubles[2.0]
 
 
 def test_a_residual_would_miss_what_the_positive_vector_proves() -> None:
@@ -162,10 +177,11 @@ def test_it_goes_on_from_what_it_stored(rows: np.ndarray) -> None:
     matrix = oracles.kernel_matrix(rows[:150], "rbf", 20.0) / 150
     outcomes = []
     for stored in (False, True):
-        traces = KernelTraces.start(150, ORDERS, np.random.default_rng(4), probes=8)
+        norm = float((matrix**2).sum())
+        squares = SimilaritySquares(norm, 0.0, norm, 0.0, 0.0)
+        traces = KernelTraces.start(150, squares, ORDERS, np.random.default_rng(4), probes=8)
         while (request := traces.request) is not None:
-            products = KernelProducts(matrix @ request.vectors, float((matrix**2).sum()), 0.0, 0.0)
-            traces = traces.advance(products)
+            traces = traces.advance(matrix @ request.vectors)
             if stored:
                 traces = KernelTraces.load(traces.arrays(), traces.values())
         outcomes.append(traces.outcome)
@@ -173,7 +189,8 @@ def test_it_goes_on_from_what_it_stored(rows: np.ndarray) -> None:
 
 
 def test_few_rows_and_unfinished_ones_are_refused() -> None:
+    squares = SimilaritySquares(0.1, 0.0, 0.1, 0.0, 0.0)
     with pytest.raises(ValueError, match="50 rows are too few"):
-        KernelTraces.start(50, [1.0], np.random.default_rng(0))
+        KernelTraces.start(50, squares, [1.0], np.random.default_rng(0))
     with pytest.raises(RuntimeError, match="isn't finished"):
-        _ = KernelTraces.start(500, [1.0], np.random.default_rng(0)).outcome
+        _ = KernelTraces.start(500, squares, [1.0], np.random.default_rng(0)).outcome

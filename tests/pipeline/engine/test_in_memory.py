@@ -44,8 +44,8 @@ def spoil(inputs: Inputs) -> Output:
     read = inputs.results["kinds"].array("turned")
     before = read.tolist()
     read[:] = 0.0
-    section = inputs.results["kinds"].section("cut", "1")
-    section[:] = 7
+    with pytest.raises(ValueError, match="read-only"):
+        inputs.results["kinds"].section("cut", "1")[:] = 7
     return Output({"read": before})
 
 

@@ -10,7 +10,10 @@ from latentscale_pipeline.executors.process_environment import ONE_THREAD
 WORKER_ENVIRONMENT = {
     **ONE_THREAD,
     # Return freed memory to the system at once, so that a worker's memory is what its tasks need.
-    "MALLOC_TRIM_THRESHOLD_": "65536",
+    # Arrays of up to 8 MiB are the exception: a task makes thousands of them, and memory that is
+    # new to a process takes several times as long to fill.
+    "MALLOC_MMAP_THRESHOLD_": str(8 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(16 * 2**20),
 }
 """Environment variables of every worker."""
 

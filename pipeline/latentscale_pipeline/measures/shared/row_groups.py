@@ -68,8 +68,8 @@ class RowGroups:
         return first, first + 1 + index
 
 
-def cut_rows(n: int, d: int) -> RowGroups:
-    """Cut ``n`` rows of ``d`` dimensions into groups."""
+def cut_rows(n: int, d: int, most: int | None = None) -> RowGroups:
+    """Cut ``n`` rows of ``d`` dimensions into groups of at most ``most`` rows."""
     fitting = GROUP_BYTES // (12 * (d + 1))
-    size = min(max(MIN_ROWS, -(-n // GROUPS)), MAX_ROWS, fitting)
+    size = min(max(MIN_ROWS, -(-n // GROUPS)), most or MAX_ROWS, fitting)
     return RowGroups(n, max(ROUNDED_ROWS, -(-size // ROUNDED_ROWS) * ROUNDED_ROWS))

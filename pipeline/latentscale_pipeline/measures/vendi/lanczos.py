@@ -1,20 +1,29 @@
 """Vendi scores under a kernel by stochastic Lanczos, in passes over pairs of row groups.
 
-A pass is one product of the kernel matrix with up to 129 vectors. The state between two passes is
-that of :mod:`latentscale.vendi.lanczos`, with its vectors split by groups.
+A first stage adds up the squared similarities, and stores the similarities where there is room for
+them. A pass is one product of the kernel matrix with up to 129 vectors. Its tasks read the stored
+similarities, or compute the same ones again. The state between two passes is that of
+:mod:`latentscale.vendi.lanczos`, with its vectors split by groups.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 
 import numpy as np
 
 from latentscale.array_types import Float64Array
 from latentscale.tiles.distances import Points, as_points
-from latentscale.vendi.kernel_products import kernel_block_products
-from latentscale.vendi.lanczos import KernelProducts, KernelTraces
+from latentscale.vendi.kernel_products import (
+    SimilaritySquares,
+    SimilarityTiles,
+    Tile,
+    multiply_tiles,
+    sum_squares,
+)
+from latentscale.vendi.lanczos import KernelTraces
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.shared.iteration_state import (
@@ -28,13 +37,55 @@ from latentscale_pipeline.measures.shared.iteration_state import (
 )
 from latentscale_pipeline.measures.shared.row_groups import RowGroups, cut_rows
 from latentscale_pipeline.measures.vendi.similarity import Similarity, scores_output, under_kernel
-from latentscale_pipeline.storage.artifacts import Output
+from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 PASS_DEFLATED = 128
 """Largest number of columns of the basis, which every state holds."""
 
+PASS_ROWS = 6144
+"""Most rows of a group: 150 MB of similarities for a pair of groups."""
+
 VECTORS = "vectors"
 """Name of the array that is split by groups."""
+
+TILES = "tiles"
+"""Name of the object with the similarities of a pair of groups, a section each tile."""
+
+
+def pass_groups(n: int, d: int) -> RowGroups:
+    """Cut the rows of a corpus into the groups of a pass."""
+    return cut_rows(n, d, PASS_ROWS)
+
+
+@under_kernel
+def add_similarities(inputs: Inputs, similarity: Similarity) -> Output:
+    """Add the squared similarities of one pair of groups, and store the similarities if asked."""
+    p = inputs.parameters
+    corpus = inputs.corpora[p["role"]]
+    groups = pass_groups(corpus.n, corpus.d)
+    first, second = groups.pair(inputs.index)
+    roots = _roots(inputs, corpus)
+    tiles = _compute_tiles(inputs, similarity, keep=p["stored"])
+    masses_a, masses_b = (roots[groups.rows(group)] ** 2 for group in (first, second))
+    found = sum_squares(tiles, masses_a, None if second == first else masses_b)
+    if not p["stored"]:
+        return Output(values=asdict(found))
+    sections = ((f"{rows.start}-{columns.start}", tile) for rows, columns, tile in tiles.kept)
+    return Output(values=asdict(found), sections={TILES: sections})
+
+
+@under_kernel
+def join_similarities(inputs: Inputs, similarity: Similarity) -> Output:
+    """Add the sums of all pairs of groups."""
+    parts = [SimilaritySquares(**part.values) for part in inputs.parts]
+    total = SimilaritySquares(
+        math.fsum(part.squares for part in parts),
+        math.fsum(part.squared_errors for part in parts),
+        math.fsum(part.rounded_squares for part in parts),
+        math.fsum(part.rounded_errors for part in parts),
+        min(part.least for part in parts),
+    )
+    return Output(values=asdict(total))
 
 
 @under_kernel
@@ -42,43 +93,55 @@ def multiply_pair(inputs: Inputs, similarity: Similarity) -> Output:
     """Compute the products of one pair of groups, in both directions."""
     state = read_state(inputs)
     corpus = inputs.corpora[inputs.parameters["role"]]
-    groups = cut_rows(corpus.n, corpus.d)
+    groups = pass_groups(corpus.n, corpus.d)
     first, second = groups.pair(inputs.index)
-    origin, wanted = state.array("origin"), state.values["squares_wanted"]
-    roots = _roots(inputs, corpus)
+    roots = _roots(inputs, corpus)[:, None]
+    stored = inputs.results[inputs.parameters["similarities"]].partition(inputs.index)
+    kept = TILES in stored.objects
+    tiles = _read_tiles(stored) if kept else _compute_tiles(inputs, similarity)
+    vectors_a, vectors_b = (
+        read_group(state, group) * roots[groups.rows(group)] for group in (first, second)
+    )
+    rough = state.values["rough"]
+    sums = multiply_tiles(tiles, vectors_a, None if second == first else vectors_b, single=rough)
+    sides = [
+        found * roots[groups.rows(group)]
+        for found, group in zip(sums, sorted({first, second}), strict=False)
+    ]
+    return Output(values={"groups": sorted({first, second})}, arrays={"sums": np.vstack(sides)})
 
-    def side(group: int) -> tuple[Points, Float64Array, Float64Array | None]:
-        rows = groups.rows(group)
-        points = as_points(corpus.read_rows(rows.start, rows.stop), "euclidean")
-        if not callable(similarity.kernel):
-            points = points.about(origin)
-        vectors = read_group(state, group) * roots[rows, None]
-        return points, vectors, roots[rows] ** 2 if wanted else None
 
-    a, vectors_a, masses_a = side(first)
-    b, vectors_b, masses_b = (a, vectors_a, masses_a) if second == first else side(second)
-    sums = kernel_block_products(
+def _compute_tiles(
+    inputs: Inputs, similarity: Similarity, *, keep: bool = False
+) -> SimilarityTiles:
+    """Return the similarities of one pair of groups, in single precision."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    groups = pass_groups(corpus.n, corpus.d)
+    first, second = groups.pair(inputs.index)
+    a = _read_points(corpus, groups.rows(first))
+    b = a if second == first else _read_points(corpus, groups.rows(second))
+    if not callable(similarity.kernel):
+        origin = 0.5 * (a.rows.mean(axis=0) + b.rows.mean(axis=0))
+        a, b = a.about(origin), b.about(origin)
+    return SimilarityTiles(
         a,
-        b,
         similarity.kernel,
         similarity.bandwidth,
-        vectors_a,
-        vectors_b,
-        masses_a=masses_a,
-        masses_b=masses_b,
+        None if second == first else b,
+        kind=np.float32,
+        keep=keep,
     )
-    sides = [sums.products_a * roots[groups.rows(first), None]]
-    if second != first:
-        sides.append(sums.products_b * roots[groups.rows(second), None])
-    return Output(
-        values={
-            "groups": sorted({first, second}),
-            "squares": sums.squares,
-            "squared_errors": sums.squared_errors,
-            "least": sums.least,
-        },
-        arrays={"sums": np.vstack(sides)},
-    )
+
+
+def _read_points(corpus: Corpus, rows: slice) -> Points:
+    return as_points(corpus.read_rows(rows.start, rows.stop), "euclidean")
+
+
+def _read_tiles(stored: Artifact) -> Iterator[Tile]:
+    for name in stored.objects[TILES]["sections"]:
+        tile = stored.section(TILES, name)
+        row, column = map(int, name.split("-"))
+        yield slice(row, row + tile.shape[0]), slice(column, column + tile.shape[1]), tile
 
 
 @under_kernel
@@ -86,39 +149,30 @@ def advance_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     """Start stochastic Lanczos, or advance it by one step with the products of a pass."""
     p, state = inputs.parameters, inputs.state
     corpus = inputs.corpora[p["role"]]
-    groups = cut_rows(corpus.n, corpus.d)
+    groups = pass_groups(corpus.n, corpus.d)
     if state is None:
         orders = [float(order) for order in p["orders"]]
         roots = _roots(inputs, corpus) if p["weights"] else None
+        squares = SimilaritySquares(**inputs.results[p["similarities"]].values)
         traces = KernelTraces.start(
-            corpus.n, orders, inputs.generator(), roots, deflated=PASS_DEFLATED
+            corpus.n, squares, orders, inputs.generator(), roots, deflated=PASS_DEFLATED
         )
-        return _publish(traces, groups, _mean(corpus))
+        return _publish(traces, groups)
     vectors = join_groups(state, groups)
     traces = restore(KernelTraces.load, state, {VECTORS: vectors})
-    sums = KernelProducts(
-        add_group_sums(inputs.parts, groups, vectors.shape[1]),
-        math.fsum(part.values["squares"] for part in inputs.parts),
-        min(part.values["least"] for part in inputs.parts),
-        math.fsum(part.values["squared_errors"] for part in inputs.parts),
-    )
-    traces = traces.advance(sums)
+    traces = traces.advance(add_group_sums(inputs.parts, groups, vectors.shape[1]))
     if traces.request is not None:
-        return _publish(traces, groups, state.array("origin"))
+        return _publish(traces, groups)
     scored = scores_output(inputs, similarity.bandwidth, traces.outcome.__getitem__)
     return replace(scored, values={**scored.values, "steps": traces.steps})
 
 
-def _publish(traces: KernelTraces, groups: RowGroups, origin: Float64Array) -> Output:
+def _publish(traces: KernelTraces, groups: RowGroups) -> Output:
     request = traces.request
     if request is None:
         raise ValueError("the iteration is finished")
-    return state_output(
-        traces,
-        {"squares_wanted": request.squares},
-        {**cut_by_groups(request.vectors, groups), "origin": origin},
-        apart=VECTORS,
-    )
+    cut = cut_by_groups(request.vectors, groups)
+    return state_output(traces, {"rough": request.rough}, cut, apart=VECTORS)
 
 
 def _roots(inputs: Inputs, corpus: Corpus) -> Float64Array:
@@ -127,10 +181,3 @@ def _roots(inputs: Inputs, corpus: Corpus) -> Float64Array:
     if weights is None:
         return np.full(corpus.n, corpus.n**-0.5)
     return np.asarray(np.sqrt(weights / weights.sum()))
-
-
-def _mean(corpus: Corpus) -> Float64Array:
-    total = np.zeros(corpus.d)
-    for shard in range(corpus.shard_count):
-        total += corpus.read_shard(shard).sum(axis=0, dtype=np.float64)
-    return np.asarray(total / corpus.n)

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
+
 from latentscale.sampling.jackknife import GROUPS
 from latentscale.sampling.rarefaction import (
     HALVINGS,
 )
 from latentscale.vendi.fourier import FREQUENCIES
+from latentscale.vendi.kernel_products import tiles_bytes
 from latentscale.vendi.lanczos import DEFLATED, KEPT_BYTES, PROBES, is_kept
 from latentscale.vendi.scores import (
     TILE_ROWS,
@@ -40,12 +43,18 @@ from latentscale_pipeline.measures.shared.random_rows import (
     sample_stage,
     share_reading,
 )
-from latentscale_pipeline.measures.shared.row_groups import cut_rows
 from latentscale_pipeline.measures.vendi import influence
 from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
 from latentscale_pipeline.measures.vendi.labels import LABEL_BYTES, join_labels, score_labels
 from latentscale_pipeline.measures.vendi.labels import stage_name as labels_stage
-from latentscale_pipeline.measures.vendi.lanczos import PASS_DEFLATED, advance_kernel, multiply_pair
+from latentscale_pipeline.measures.vendi.lanczos import (
+    PASS_DEFLATED,
+    add_similarities,
+    advance_kernel,
+    join_similarities,
+    multiply_pair,
+    pass_groups,
+)
 from latentscale_pipeline.measures.vendi.sampling_error import (
     COSINE_ROWS,
     KERNEL_ROWS,
@@ -100,6 +109,12 @@ EXPECTED_ITERATIONS = BASIS_PASSES + EXPECTED_STEPS
 SIMILARITY_OPERATIONS = 5
 """Elementwise operations of one pair: distance, exponential and square."""
 
+SQUARE_OPERATIONS = 4
+"""Elementwise operations of one pair in the sum of squares, and in that of their errors."""
+
+_SIMILARITY_PARAMETERS = {"role", "kernel", "bandwidth", "source", "weights"}
+"""The parameters of a kernel's stage that similarities and their sums depend on."""
+
 
 def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
     """Plan the stages that score every corpus under every kernel."""
@@ -108,7 +123,8 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
         if kernel.name == "cosine":
             stages += [_moments_stage(section, facts, role) for role in facts.corpora]
         else:
-            stages += [_kernel_stage(section, kernel, facts, role) for role in facts.corpora]
+            for role in facts.corpora:
+                stages += _kernel_stages(section, kernel, facts, role)
     needed = {name for stage in stages for name in stage.needs}
     first = [bandwidth_stage(facts)] if "bandwidth" in needed else []
     first += [_sample_stage(facts, role) for role in facts.corpora if _sample_name(role) in needed]
@@ -283,7 +299,7 @@ def _weights(section: Vendi, corpus: CorpusFacts) -> str | None:
     return corpus.weights if section.weights else None
 
 
-def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role) -> Stage:
+def _kernel_stages(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role) -> list[Stage]:
     corpus = facts.corpora[role]
     bandwidth = planned_bandwidth(kernel.bandwidth, facts)
     weights = _weights(section, corpus)
@@ -303,8 +319,13 @@ def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Ro
         seed=None if method == "exact" else facts.seed,
         memory_bytes=0,
     )
-    stage = _STAGES[method](stage, corpus)
-    return replace(stage, cost_estimate=replace(stage.cost_estimate, method=method, why=why))
+    if method == "lanczos" and not is_kept(corpus.n):
+        similarities = _similarities_stage(stage, corpus, facts.spare_bytes)
+        first, stage = [similarities], _passes_stage(stage, corpus, similarities)
+    else:
+        first, stage = [], _STAGES[method](stage, corpus)
+    cost = replace(stage.cost_estimate, method=method, why=why)
+    return [*first, replace(stage, cost_estimate=cost)]
 
 
 def _choose_method(
@@ -386,10 +407,6 @@ def _nystrom_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
     )
 
 
-def _lanczos_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
-    return (_kept_stage if is_kept(corpus.n) else _passes_stage)(stage, corpus)
-
-
 def _kept_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
     """Plan one task that computes the kernel once and keeps it."""
     n, pairs = float(corpus.n), float(corpus.n) ** 2 / 2
@@ -410,34 +427,76 @@ def _kept_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
     )
 
 
-def _passes_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+def _similarities_stage(stage: Stage, corpus: CorpusFacts, spare_bytes: int) -> Stage:
+    """Plan the sums over all pairs before the passes, and similarities that are stored for them."""
+    groups, size = pass_groups(corpus.n, corpus.d), tiles_bytes(corpus.n, np.float32)
+    stored = size <= spare_bytes
+    parameters = {
+        name: value for name, value in stage.parameters.items() if name in _SIMILARITY_PARAMETERS
+    }
+    pairs = float(corpus.n) ** 2 / 2
+    return replace(
+        stage,
+        name=f"{stage.name}-similarities",
+        work=add_similarities,
+        finalise=join_similarities,
+        partitions=groups.pairs,
+        parameters={**parameters, "stored": stored},
+        seed=None,
+        temporary="result",
+        lasting_parts=True,
+        # Tiles, and the object that they are joined to.
+        memory_bytes=_pair_bytes(corpus) + (10 * groups.size**2 if stored else 0),
+        cost_estimate=CostEstimate(
+            bytes_read=groups.count * corpus.stored_bytes,
+            bytes_written=stored * size + groups.pairs * RESULT_BYTES,
+            exchanged_bytes=groups.pairs * RESULT_BYTES,
+            float64_multiply_adds=pairs * corpus.d,
+            elementwise_operations=pairs * (SIMILARITY_OPERATIONS + SQUARE_OPERATIONS),
+        ),
+    )
+
+
+def _pair_bytes(corpus: CorpusFacts) -> int:
+    """Return the memory of two groups: rows as stored, in float64, and about their origin."""
+    rows = min(pass_groups(corpus.n, corpus.d).size, corpus.n)
+    return 2 * rows * corpus.d * (8 * 2 + 4) + corpus.shard_bytes + TILE_BYTES + 16 * corpus.n
+
+
+def _passes_stage(stage: Stage, corpus: CorpusFacts, similarities: Stage) -> Stage:
     """Plan a pass over the pairs of row groups for every product."""
-    groups = cut_rows(corpus.n, corpus.d)
+    groups, stored = pass_groups(corpus.n, corpus.d), similarities.parameters["stored"]
     widest, stepping = 1 + PASS_DEFLATED, 1 + PROBES
-    # Rows as stored, in float64, and centred; vectors and products.
-    group = min(groups.size, corpus.n) * (corpus.d * 8 * 2 + corpus.d * 4 + widest * 8 * 3)
-    product = 2 * group + corpus.shard_bytes + TILE_BYTES
+    # Vectors and products.
+    product = _pair_bytes(corpus) + 2 * min(groups.size, corpus.n) * widest * 8 * 3
     held = 8 * corpus.n * (3 * widest + PASS_DEFLATED + 5 * stepping)
     step = held + corpus.n * PROBES + corpus.shard_bytes + TILE_BYTES
     pairs = float(corpus.n) ** 2 / 2
-    products = BASIS_PASSES * widest + EXPECTED_STEPS * stepping
-    vectors = 8 * corpus.n * products // EXPECTED_ITERATIONS
+    rough, products = 2 * widest, widest + EXPECTED_STEPS * stepping
+    vectors = 8 * corpus.n * (rough + products) // EXPECTED_ITERATIONS
     state = 8 * corpus.n * (PASS_DEFLATED + 2 * stepping) + RESULT_BYTES
     moved = vectors * groups.count + state + groups.pairs * RESULT_BYTES // 2
+    read = moved + (tiles_bytes(corpus.n, np.float32) if stored else 0)
+    own_reading = 0 if stored else groups.count * corpus.stored_bytes
+    computing = 0 if stored else pairs
     return replace(
         stage,
+        needs=(*stage.needs, similarities.name),
+        parameters={**stage.parameters, "similarities": similarities.name},
         work=multiply_pair,
         advance=advance_kernel,
         partitions=groups.pairs,
         memory_bytes=max(product, step) + 16 * corpus.n,
         cost_estimate=CostEstimate(
-            bytes_read=EXPECTED_ITERATIONS * (groups.count * corpus.stored_bytes + moved),
+            bytes_read=EXPECTED_ITERATIONS * (own_reading + read),
             bytes_written=EXPECTED_ITERATIONS * moved,
-            exchanged_bytes=EXPECTED_ITERATIONS * moved,
+            exchanged_bytes=EXPECTED_ITERATIONS * read,
             result_bytes=2 * RESULT_BYTES,
             state_bytes=state,
-            float64_multiply_adds=pairs * (EXPECTED_ITERATIONS * corpus.d + 2 * products),
-            elementwise_operations=EXPECTED_ITERATIONS * pairs * SIMILARITY_OPERATIONS,
+            float32_multiply_adds=2 * pairs * rough,
+            float64_multiply_adds=EXPECTED_ITERATIONS * computing * corpus.d + 2 * pairs * products,
+            elementwise_operations=EXPECTED_ITERATIONS
+            * (pairs + SIMILARITY_OPERATIONS * computing),
             iterations=EXPECTED_ITERATIONS,
         ),
     )
@@ -504,7 +563,7 @@ def _subsample_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
 
 _STAGES: dict[Method, Callable[[Stage, CorpusFacts], Stage]] = {
     "exact": _exact_stage,
-    "lanczos": _lanczos_stage,
+    "lanczos": _kept_stage,
     "nystrom": _nystrom_stage,
     "fourier": _fourier_stage,
     "subsample": _subsample_stage,

@@ -13,6 +13,7 @@ from latentscale.vendi.scores import moment_spectrum, vendi_score
 from latentscale.vendi.second_moments import SecondMoment, merge_moments
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs import plan as jobs_plan
 from latentscale_pipeline.measures.shared import row_groups
 from latentscale_pipeline.measures.vendi import labels as labelled_vendi
 from latentscale_pipeline.measures.vendi import plan as vendi
@@ -234,6 +235,28 @@ def test_lanczos_brackets_the_dense_scores(
         assert row["lower"] - slack <= value <= row["upper"] + slack, order
         assert width < (0.01 if order >= 0.5 else 0.05) * value, order
         assert row["bounds"] == {2: "exact", math.inf: "certified"}.get(order, "interval95")
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_stored_similarities_change_no_number_and_are_removed(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "rows.npy", np.load(corpus / "rows.npy")[:600])
+    found, written = {}, {}
+    for spare_bytes in (0, 10**9):
+        monkeypatch.setattr(jobs_plan, "SPARE_BYTES", spare_bytes)
+        results = run(tmp_path / str(spare_bytes), tmp_path / "rows.npy", kernels='["rbf"]')
+        found[spare_bytes] = results["measures"]["vendi"]["corpus"]
+        (job,) = (tmp_path / str(spare_bytes)).glob("v-*")
+        stages = {s["stage"]: s for s in json.loads((job / "plan.json").read_text())["stages"]}
+        similarities = stages["vendi-rbf-median-corpus-similarities"]
+        written[spare_bytes] = similarities["bytes_written"]
+        folder = job / "stages" / similarities["stage"] / similarities["key"]
+        assert [path.name for path in folder.iterdir()] == ["collected.json"]
+    assert found[0] == found[10**9]
+    # Every pair once, in single precision.
+    assert written[10**9] - written[0] >= 2 * 600**2
+    assert {row["method"] for row in found[0]} >= {"lanczos"}
 
 
 @pytest.mark.usefixtures("small_groups")

@@ -221,10 +221,11 @@ def _read_coarse(coarse: Artifact, group: int, start: int, stop: int) -> NDArray
         part = coarse.partition(block)
         if block >= start and sizes[block - start]:
             records = part.section(GROUPS, str(group))
-            records["rank"] += total[records["home"]].astype(np.int32)
             if found is None:
                 found = np.empty(ends[-1], records.dtype)
-            found[ends[block - start] : ends[block - start + 1]] = records
+            own = found[ends[block - start] : ends[block - start + 1]]
+            own[:] = records
+            own["rank"] += total[own["home"]].astype(np.int32)
         total += part.array("homes")
     if found is None:
         raise ValueError(f"blocks {start} to {stop} have no rows of the coarse group {group}")
