@@ -34,8 +34,8 @@ def expect_scores(
 ) -> list[ComparedScore]:
     """Return scores with the ranges in which the baseline puts those of the job.
 
-    Of labels whose shares both jobs know, the one whose share is least usual takes the place of
-    what each job compares with its own reference.
+    Of labels whose shares both jobs know, those whose shares are least usual take the place of what
+    each job compares with its own reference.
     """
     counts = list(_counts(job, baseline))
     chosen = {measure for measure, each in counts if each.label is not None}
@@ -47,8 +47,8 @@ def expect_scores(
             if each.label is not None
         ),
     ]
-    known: dict[tuple[str, str, str], ExpectedScore] = {
-        (measure, each.of, each.score): each.expected for measure, each in counts
+    known: dict[tuple[str, str, str, str | None], ExpectedScore] = {
+        (measure, each.of, each.score, each.label): each.expected for measure, each in counts
     }
     sizes = [each.corpora["corpus"].n for each in (job, baseline) if "corpus" in each.corpora]
     rows = sizes[0] if len(sizes) == 2 and sizes[0] == sizes[1] else 0
@@ -127,10 +127,12 @@ def _of_label(
 
 
 def _expected(
-    compared: ComparedScore, counted: Mapping[tuple[str, str, str], ExpectedScore], rows: int
+    compared: ComparedScore,
+    counted: Mapping[tuple[str, str, str, str | None], ExpectedScore],
+    rows: int,
 ) -> ExpectedScore | str:
     job, baseline, score = compared.job, compared.baseline, compared.score
-    known = counted.get((score.measure, score.of, score.score))
+    known = counted.get((score.measure, score.of, score.score, score.label))
     differing = [found for found in compared.mismatches if found.kind not in SAMPLED]
     if differing:
         return str(differing[0])

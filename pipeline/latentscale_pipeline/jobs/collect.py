@@ -84,7 +84,12 @@ def assemble_results(
         ),
         verdict=SAME_CORPORA
         if len({corpus.fingerprint for corpus in plan.corpora.values()}) < len(plan.corpora)
-        else judge(scores, compares="reference" in plan.corpora, paired=bool(plan.config.pair)),
+        else judge(
+            scores,
+            compares="reference" in plan.corpora,
+            paired=bool(plan.config.pair),
+            remarks=[found.remark for found in findings.values() if found.remark],
+        ),
         scores=scores,
         measures={
             key: value

@@ -254,6 +254,8 @@ class Findings:
         Paths of its arrays in the job's folder, by name.
     reason : str, optional
         Why the section is None.
+    remark : str, optional
+        A sentence for a verdict on the corpus and its reference, as on what wasn't compared.
     corpora : mapping
         What it adds to the description of each corpus, by role.
     expected : mapping
@@ -267,6 +269,7 @@ class Findings:
     scores: tuple[Score, ...] = ()
     arrays: Mapping[str, str] = field(default_factory=dict)
     reason: str | None = None
+    remark: str | None = None
     corpora: Mapping[Role, Mapping[str, Any]] = field(default_factory=dict)
     expected: Mapping[int, ExpectedScore] = field(default_factory=dict)
     curve: tuple[Sequence[float], Sequence[float]] | None = None

@@ -219,7 +219,9 @@ def headlines_of(scores: Sequence[Score]) -> list[Score]:
     ]
 
 
-def judge(scores: Sequence[Score], *, compares: bool, paired: bool = False) -> Verdict:
+def judge(
+    scores: Sequence[Score], *, compares: bool, paired: bool = False, remarks: Sequence[str] = ()
+) -> Verdict:
     """Judge a job by its headline scores.
 
     Parameters
@@ -230,11 +232,22 @@ def judge(scores: Sequence[Score], *, compares: bool, paired: bool = False) -> V
         Whether the job has a reference.
     paired : bool
         Whether its rows represent the same items as those of the corpus.
+    remarks : sequence of str
+        Sentences of measures, as on what wasn't compared.
     """
     if not compares:
         return NO_REFERENCE
     if paired:
         return PAIRED
+    return _with_remarks(_judge(scores), remarks)
+
+
+def _with_remarks(verdict: Verdict, remarks: Sequence[str]) -> Verdict:
+    also = " ".join(filter(None, [verdict.also, *remarks]))
+    return verdict.model_copy(update={"also": also or None})
+
+
+def _judge(scores: Sequence[Score]) -> Verdict:
     known = compared(scores)
     unknown = _unjudged(scores)
     outside = [one for one in known if one.p <= LEVEL]
@@ -270,7 +283,7 @@ def judge_change(scores: Sequence[Score]) -> Verdict:
         return verdict
     why = unknown[0].expected_reason or "a job was measured by an earlier version"
     left_out = f"{counted(len(unknown), 'headline score')} can't be compared: {why}."
-    return verdict.model_copy(update={"also": f"{verdict.also or ''} {left_out}".strip()})
+    return _with_remarks(verdict, [left_out])
 
 
 def _unjudged(scores: Sequence[Score]) -> list[Score]:

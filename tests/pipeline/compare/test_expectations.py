@@ -195,11 +195,13 @@ def test_the_label_whose_share_changed_is_named(tmp_path: Path, with_reference: 
     verdict = comparison.results.verdict
     assert verdict is not None
     assert verdict.value == "differs"
-    [share] = [s for s in comparison.scores if s.score.measure == "label_shares"]
-    assert share.score.label == "cats"
-    # Without a reference, a label of fewer than 20 rows isn't named: it may have 19.
-    count = 15 if with_reference else 19
-    assert share.values == (pytest.approx(count / 600), pytest.approx(200 / 600))
+    shares = [s for s in comparison.scores if s.score.measure == "label_shares"]
+    assert {s.score.label: s.values for s in shares} == {
+        label: (pytest.approx(fewer[label] / 600), pytest.approx(200 / 600)) for label in counts
+    }
+    assert shares[0].score.label == "cats"
+    assert "Label cats: 15 of 600 rows, where " in verdict.reason
+    assert "Higher than expected: Rows (label dogs); Rows (label birds)" in (verdict.also or "")
 
 
 def test_jobs_without_samples_cannot_tell() -> None:

@@ -11,6 +11,7 @@ from latentscale_pipeline.measures.base import (
     JobFacts,
     Measure,
     Results,
+    Role,
 )
 from latentscale_pipeline.measures.label_shares.config import LabelShares
 from latentscale_pipeline.measures.label_shares.report import LabelSharesReport
@@ -18,7 +19,7 @@ from latentscale_pipeline.measures.label_shares.results import LabelSharesResult
 
 
 class LabelSharesMeasure(Measure):
-    """The shares of labels as a measure; part of every job whose corpora all have labels."""
+    """The shares of labels as a measure; part of every job that has labels."""
 
     section = LabelShares
     results = LabelSharesResults
@@ -26,39 +27,45 @@ class LabelSharesMeasure(Measure):
     always = True
 
     def plan(self, section: LabelShares | None, facts: JobFacts) -> list[Stage]:
-        """Plan the count of the labels of all corpora."""
+        """Plan the count of the labels of every corpus that has some."""
         from latentscale_pipeline.measures.label_shares.counts import counts_stage
 
-        return [counts_stage(role, facts) for role in facts.corpora] if _apply(facts) else []
+        return [counts_stage(role, facts) for role in _labelled(facts)]
 
     def collect(self, section: LabelShares | None, facts: JobFacts, results: Results) -> Findings:
         """Collect how frequent every label is."""
         from latentscale_pipeline.measures.label_shares.collect import collect_label_shares
 
-        if _apply(facts):
-            return collect_label_shares(facts, results)
-        reason = "labels are counted only if all corpora have labels and no rows are paired"
+        if labelled := _labelled(facts):
+            return collect_label_shares(facts, labelled, results)
+        reason = (
+            "the corpus has no labels"
+            if facts.pair is None
+            else "rows are paired, and the items of a pair have the same label"
+        )
         return Findings(None, reason=None if section is None else reason)
 
     def counts_between(
         self, found: LabelSharesResults, usual: LabelSharesResults, rows: int, usual_rows: int
     ) -> Iterator[CountedBetween]:
-        """Yield the share of the label whose share is least usual."""
+        """Yield the shares of the labels whose shares are least usual."""
         from latentscale_pipeline.measures.label_shares.collect import label_between
 
         return label_between(found, usual, rows, usual_rows)
 
     def reads(self, section: LabelShares | None, facts: JobFacts) -> set[str]:
         """Return the labels, if they are compared."""
-        return {"labels"} if _apply(facts) else set()
+        return {"labels"} if _labelled(facts) else set()
 
     def section_of_sample(self, section: LabelShares) -> None:
         """Return nothing: the numbers of rows say what is expected."""
 
 
-def _apply(facts: JobFacts) -> bool:
-    # Items that are paired have the same labels.
-    return facts.pair is None and all(each.labels for each in facts.corpora.values())
+def _labelled(facts: JobFacts) -> list[Role]:
+    """Return the corpora with labels; those of paired rows are the same."""
+    if facts.pair is not None:
+        return []
+    return [role for role, corpus in facts.corpora.items() if corpus.labels]
 
 
 MEASURE = LabelSharesMeasure()

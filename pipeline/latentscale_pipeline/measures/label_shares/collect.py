@@ -1,8 +1,9 @@
-"""The findings: the label whose share is least usual as a score, and all labels."""
+"""The findings: the labels whose shares are least usual as scores, and all labels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from latentscale.estimate import Estimate
 from latentscale.sampling.shares import ExpectedOfMany, ExpectedShare, expect_share, share_error
@@ -13,6 +14,7 @@ from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
     Results,
+    Role,
     Score,
 )
 from latentscale_pipeline.measures.label_shares import counts
@@ -23,20 +25,30 @@ MIN_ROWS = 20
 """Fewest rows in both corpora together of a label that is compared."""
 
 
-def collect_label_shares(facts: JobFacts, results: Results) -> Findings:
+NAMED = 5
+"""Most labels that are scores, each of which then has a share that isn't usual."""
+
+LEVEL = 0.05
+"""Probability up to which the share of a further label is a score."""
+
+
+def collect_label_shares(facts: JobFacts, labelled: Sequence[Role], results: Results) -> Findings:
     """Compare the share of every label in the corpus with that in the reference."""
-    found = [results(counts.stage_name(role)).values["rows"] for role in facts.corpora]
-    if None in found:
-        reason = f"there are more than {MAX_LABELS:,} labels"
-        return Findings(None, reason=reason)
-    if len(found) == 1:
-        return _count(found[0])
-    ours, theirs = found
-    known = sorted({*ours, *theirs})
-    enough = [label for label in known if ours.get(label, 0) + theirs.get(label, 0) >= MIN_ROWS]
-    if not enough:
-        return Findings(None, reason=f"no label has {MIN_ROWS} rows in both corpora together")
+    counted = {role: results(counts.stage_name(role)).values["rows"] for role in labelled}
+    lacking = [role for role in facts.corpora if role not in labelled]
+    if None in counted.values():
+        return _not_compared(Findings(None, reason=f"there are more than {MAX_LABELS:,} labels"))
+    if lacking:
+        own = _count(counted["corpus"]) if "corpus" in counted else Findings(None)
+        return _not_compared(replace(own, reason=f"the {lacking[0]} has none"))
+    if len(counted) == 1:
+        return _count(counted["corpus"])
+    ours, theirs = counted.values()
     rows, usual_rows = (corpus.n for corpus in facts.corpora.values())
+    enough = _enough(ours, theirs)
+    if not enough:
+        reason = f"no label has {MIN_ROWS} rows in both corpora together"
+        return _not_compared(Findings(None, reason=reason))
     shares = _compare(ours, theirs, enough, rows, usual_rows)
     part = LabelSharesResults(
         labels=[
@@ -49,11 +61,19 @@ def collect_label_shares(facts: JobFacts, results: Results) -> Findings:
             )
             for label, share in shares
         ],
-        few=len(known) - len(enough),
+        few=len({*ours, *theirs} - set(enough)),
+        few_labels={label: count for label, count in ours.items() if label not in enough},
     )
-    label, share = shares[0]
-    expected = ExpectedScore(rows, ExpectedOfMany(share, len(enough)))
-    return Findings(part, (_score(label, ours.get(label, 0), rows),), expected={0: expected})
+    unusual = _least_usual(shares)
+    return Findings(
+        part,
+        tuple(_score(label, ours.get(label, 0), rows) for label, _ in unusual),
+        expected={place: ExpectedScore(rows, share) for place, (_, share) in enumerate(unusual)},
+    )
+
+
+def _not_compared(found: Findings) -> Findings:
+    return replace(found, remark=f"Labels weren't compared: {found.reason}.")
 
 
 def _count(rows: Mapping[str, int]) -> Findings:
@@ -63,28 +83,39 @@ def _count(rows: Mapping[str, int]) -> Findings:
         return Findings(None, reason=f"no label has {MIN_ROWS} rows")
     enough.sort(key=lambda label: -rows[label])
     labels = [LabelShare(label=label, rows=rows[label]) for label in enough]
-    return Findings(LabelSharesResults(labels=labels, few=len(rows) - len(enough)))
+    few = {label: count for label, count in rows.items() if label not in enough}
+    return Findings(LabelSharesResults(labels=labels, few=len(few), few_labels=few))
 
 
 def label_between(
     found: LabelSharesResults, usual: LabelSharesResults, rows: int, usual_rows: int
 ) -> Iterator[CountedBetween]:
-    """Compare the labels of two corpora, and yield the one whose share is least usual."""
-    ours, theirs = ({each.label: each.rows for each in part.labels} for part in (found, usual))
-    for label in theirs.keys() - ours.keys():
-        ours[label] = _at_most(theirs[label] * rows / usual_rows)
-    for label in ours.keys() - theirs.keys():
-        theirs[label] = _at_most(ours[label] * usual_rows / rows)
-    known = sorted(ours)
-    if known:
-        label, share = _compare(ours, theirs, known, rows, usual_rows)[0]
-        expected = ExpectedScore(rows, ExpectedOfMany(share, len(known)))
-        yield CountedBetween("corpus", "share", expected, label)
+    """Compare the labels of two corpora, and yield those whose shares are least usual."""
+    ours, theirs = (
+        {each.label: each.rows for each in part.labels} | (part.few_labels or {})
+        for part in (found, usual)
+    )
+    enough = _enough(ours, theirs)
+    if found.few_labels is None or usual.few_labels is None:
+        # Earlier versions stored no labels of few rows.
+        enough = [label for label in enough if label in ours and label in theirs]
+    if enough:
+        for label, share in _least_usual(_compare(ours, theirs, enough, rows, usual_rows)):
+            yield CountedBetween("corpus", "share", ExpectedScore(rows, share), label)
 
 
-def _at_most(usual: float) -> int:
-    """Return the rows of a label that had too few to be named: as many as usual, if it may."""
-    return min(MIN_ROWS - 1, round(usual))
+def _enough(ours: Mapping[str, int], theirs: Mapping[str, int]) -> list[str]:
+    """Return the labels that have enough rows to be compared, in order."""
+    known = sorted({*ours, *theirs})
+    return [label for label in known if ours.get(label, 0) + theirs.get(label, 0) >= MIN_ROWS]
+
+
+def _least_usual(
+    shares: Sequence[tuple[str, ExpectedShare]],
+) -> list[tuple[str, ExpectedOfMany]]:
+    """Return the least usual label, and further ones whose shares aren't usual either."""
+    first, *further = [(label, ExpectedOfMany(share, len(shares))) for label, share in shares]
+    return [first, *(each for each in further[: NAMED - 1] if each[1].p <= LEVEL)]
 
 
 def _compare(

@@ -39,7 +39,7 @@ class LabelSharesReport(MeasureReport):
     scores = SCORES
 
     def is_headline(self, score: Score) -> bool:
-        """Return True: the only score is of one label."""
+        """Return True: all scores are of labels that stand out."""
         return True
 
     def figures(self, found: LabelSharesResults, results: Results) -> list[Figure]:

@@ -33,3 +33,5 @@ class LabelSharesResults(Part):
     """
     few: Count
     """Number of labels with too few rows in all corpora together to be compared."""
+    few_labels: Absent[dict[str, Count]] = None
+    """Rows of the corpus with each of these labels, if it has any."""

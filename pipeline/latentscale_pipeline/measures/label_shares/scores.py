@@ -7,9 +7,9 @@ SCORES = define_scores(
     "label_shares",
     {
         "share": ScoreDefinition(
-            "Rows of the least usual label",
-            "Share of the corpus with the label whose share is least usual beside the reference; "
-            "its range holds the shares of all labels together.",
+            "Rows",
+            "Share of the corpus with a label: the least usual one beside the reference, and up to "
+            "four more that aren't usual. Their ranges hold the shares of all labels together.",
             unit=SHARE_OF_ROWS,
             size_dependent=False,
             headline=True,

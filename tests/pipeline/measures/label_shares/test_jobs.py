@@ -72,7 +72,7 @@ def test_a_label_that_was_cut_is_named_first(tmp_path: Path) -> None:
     }
     assert all(each["reference_rows"] == usual.get(each["label"], 0) for each in part["labels"])
     assert [each["p"] for each in part["labels"]] == sorted(each["p"] for each in part["labels"])
-    (score,) = (row for row in document["scores"] if row["measure"] == "label_shares")
+    score = next(row for row in document["scores"] if row["measure"] == "label_shares")
     assert (score["label"], score["value"]) == ("law", counted["law"] / n)
     assert score["expected"]["p"] == pytest.approx(
         len(part["labels"]) * part["labels"][0]["p"], rel=1e-9
@@ -82,8 +82,8 @@ def test_a_label_that_was_cut_is_named_first(tmp_path: Path) -> None:
     assert verdict["reason"].startswith(f"Label law: {counted['law']} of 1,500 rows, where ")
     report = job_report(finished.results)
     assert report.opening is not None
-    (row,) = (row for row in report.opening.rows if row.differs)
-    assert row.title == "Rows of the least usual label (label law)"
+    row = next(row for row in report.opening.rows if row.differs)
+    assert row.title == "Rows (label law)"
     (section,) = (part for part in report.sections if part.key == "label_shares")
     (figure,) = section.figures
     assert figure.panels[0].places[-1] == "law"
@@ -104,7 +104,7 @@ def test_the_command_lists_the_rows_of_the_label(
         role: store(tmp_path, role, labels[role], place, 800) for place, role in enumerate(labels)
     }
     finished = run(tmp_path, **urls, measures={"duplicates": {}})
-    (command,) = look_commands(finished.results, finished.store.url)
+    command, *_ = look_commands(finished.results, finished.store.url)
     ended = latentscale(*shlex.split(command)[1:], "--json")
     assert ended.code == 0, ended.err
     found = [json.loads(line) for line in ended.out.splitlines()]
@@ -135,17 +135,52 @@ def test_equal_sources_give_no_alarm_and_labels_are_part_of_the_job(tmp_path: Pa
     assert len(ids) == 2, "the same vectors with other labels"
 
 
-def test_without_labels_on_both_sides_nothing_is_compared(tmp_path: Path) -> None:
-    corpus = store(tmp_path, "corpus", draw(1, 60, WEIGHTS), 1, 60)
-    reference = store(tmp_path, "reference", None, 2, 60)
-    document = run(tmp_path, corpus, reference).results.document()
-    assert "label_shares" not in document["measures"]
+def test_labels_that_only_one_corpus_has_are_not_compared_and_the_verdict_says_so(
+    tmp_path: Path, latentscale: Callable[..., Ended]
+) -> None:
+    labels = draw(1, 200, WEIGHTS)
+    with_labels = store(tmp_path, "corpus", labels, 1, 200)
+    without = store(tmp_path, "reference", None, 2, 200)
+    said = "Labels weren't compared: the {} has none."
+    finished = run(tmp_path, with_labels, without)
+    document = finished.results.document()
     assert not [row for row in document["scores"] if row["measure"] == "label_shares"]
+    part = document["measures"]["label_shares"]
+    counted = Counter(labels)
+    assert {each["label"]: each["rows"] for each in part["labels"]} | part["few_labels"] == counted
+    assert all(each["rows"] >= 20 for each in part["labels"])
+    assert document["verdict"]["also"].endswith(said.format("reference"))
+    shown = latentscale("report", finished.store.url, "--format", "md").out
+    assert said.format("reference") in " ".join(shown.split())
+    document = run(tmp_path, without, with_labels).results.document()
+    assert document["measures"]["label_shares"] is None
+    assert document["verdict"]["also"].endswith(said.format("corpus"))
     asked = {"vendi": {"kernels": ["cosine"], "orders": [1]}, "label_shares": {}}
-    document = run(tmp_path, corpus, reference, measures=asked).results.document()
-    assert document["measures"]["label_shares_reason"] == (
-        "labels are counted only if all corpora have labels and no rows are paired"
-    )
+    document = run(tmp_path, without, without, measures=asked).results.document()
+    assert document["measures"]["label_shares_reason"] == "the corpus has no labels"
+
+
+def test_every_label_that_is_not_usual_is_named_with_its_direction(tmp_path: Path) -> None:
+    usual = dict.fromkeys("abcdefghij", 60)
+    ours = usual | {"b": 10, "d": 125, "h": 20}
+    labels = [
+        [name for name, count in each.items() for _ in range(count)] for each in (ours, usual)
+    ]
+    corpus = store(tmp_path, "corpus", labels[0], 1, len(labels[0]))
+    reference = store(tmp_path, "reference", labels[1], 2, len(labels[1]))
+    results = run(tmp_path, corpus, reference, measures={"duplicates": {}}).results
+    shares = [score for score in results.scores if score.measure == "label_shares"]
+    assert [score.label for score in shares] == ["b", "d", "h"]
+    verdict = results.verdict
+    assert verdict is not None
+    assert verdict.reason.startswith("Label b: 10 of 575 rows, where ")
+    assert verdict.also is not None
+    assert "Higher than expected: Rows (label d). " in verdict.also
+    assert "Lower than expected: Rows (label h). " in verdict.also
+    commands = look_commands(results, "job")
+    assert [shlex.split(each)[-1] for each in commands[:3]] == [
+        f'label == "{name}"' for name in "bdh"
+    ]
 
 
 def test_labels_that_name_single_rows_are_not_compared(
@@ -159,3 +194,5 @@ def test_labels_that_name_single_rows_are_not_compared(
     found = read_job(run(tmp_path, corpus, reference).store.url).results
     assert found.measures["label_shares"] is None
     assert found.measures["label_shares_reason"] == "there are more than 50 labels"
+    assert found.verdict is not None
+    assert "Labels weren't compared: there are more than 50 labels." in (found.verdict.also or "")
