@@ -78,8 +78,9 @@ def run(
     SOURCE is whatever ingest reads: files, a folder, a glob, a corpus. It is ingested, and all
     measures that apply are run. Several sources are one corpus. Columns named id, label and text
     are the ids, labels and texts; name others with --ids-column, --labels-column and
-    --texts-column, which are also those of the reference unless it is a corpus. The job's folder
-    then holds report.html, results.json and config.yaml, the job file that stands for this command.
+    --texts-column. The reference has the same ones unless --reference-labels-column, for example,
+    names another; a corpus has its own. The job's folder then holds report.html, results.json and
+    config.yaml, the job file that stands for this command.
 
     Running the same command again resumes an interrupted job; a finished one is recognised in
     seconds and nothing is computed. When a job finishes, intermediate results are removed; --keep

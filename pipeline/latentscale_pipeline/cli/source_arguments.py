@@ -30,6 +30,17 @@ SOURCE_OPTIONS = (
     click.option("--reference-labels", metavar="FILE", help="The same for the reference."),
     click.option("--reference-ids", metavar="FILE", help="The same for the reference."),
     click.option("--reference-texts", metavar="FILE", help="The same for the reference."),
+    *(
+        click.option(
+            f"--reference-{name}", metavar="NAME", help=f"The same for the reference [{default}]."
+        )
+        for name, default in (
+            ("vectors", "--vectors"),
+            ("ids-column", "--ids-column"),
+            ("labels-column", "--labels-column"),
+            ("texts-column", "--texts-column"),
+        )
+    ),
     ON_INVALID,
 )
 """Options of a command that takes sources; :class:`SourceChoice` takes their values."""
@@ -37,9 +48,11 @@ SOURCE_OPTIONS = (
 NAMES = ("ids", "labels", "texts")
 
 SOURCE_NAMES = (
-    "vectors",
-    *(f"{name}_column" for name in NAMES),
-    *(f"{prefix}{name}" for prefix in ("", "reference_") for name in NAMES),
+    *(
+        f"{prefix}{name}"
+        for prefix in ("", "reference_")
+        for name in ("vectors", *NAMES, *(f"{name}_column" for name in NAMES))
+    ),
     "on_invalid",
 )
 """Names of their values."""
@@ -53,28 +66,34 @@ class SourceChoice:
     ----------
     corpus, reference : FieldChoice
         Their fields and files.
+    of_reference : str
+        An option for the reference alone that was given; empty without one.
     """
 
     corpus: FieldChoice
     reference: FieldChoice
+    of_reference: str = ""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> SourceChoice:
         """Return the choice that the values of :data:`SOURCE_OPTIONS` make."""
-        vectors = values["vectors"]
-        columns = {
-            name: column for name in NAMES if (column := values[f"{name}_column"]) is not None
-        }
+        vectors, columns = _fields(values, "")
+        own, others = _fields(values, "reference_")
         corpus, reference = (
             FieldChoice(
-                vectors,
-                columns,
+                *fields,
                 {name: file for name in NAMES if (file := values[f"{prefix}{name}"]) is not None},
                 values["on_invalid"],
             )
-            for prefix in ("", "reference_")
+            for prefix, fields in (
+                ("", (vectors, columns)),
+                ("reference_", (vectors if own is None else own, columns | others)),
+            )
         )
-        return cls(corpus, reference)
+        of_reference = next(
+            (name for name in SOURCE_NAMES if name.startswith("reference") and values[name]), ""
+        )
+        return cls(corpus, reference, of_reference and f"--{of_reference.replace('_', '-')}")
 
     def sources_of(
         self, given: Sequence[str], config: JobConfig
@@ -98,15 +117,25 @@ class SourceChoice:
         sources = [config.corpus] if is_job_file(given[0]) else list(given)
         corpus, reference = self.corpus, self.reference
         with storage_options(config.storage_options):
-            if corpus.on_invalid != "error" and len(sources) == 1 and _is_corpus(sources[0]):
-                corpus = replace(corpus, on_invalid="error")  # a corpus has no such rows
             if config.reference is not None and reference and _is_corpus(config.reference):
                 # A corpus has its vectors, ids and labels where every corpus has them.
                 reference = FieldChoice(files=reference.files)
+            if len(sources) == 1 and corpus and _is_corpus(sources[0]):
+                # Columns are those of the reference, if it has some; a corpus has no invalid rows.
+                theirs = config.reference is not None and (reference.vectors or reference.columns)
+                own = FieldChoice(files=corpus.files)
+                corpus = own if theirs else replace(corpus, on_invalid="error")
         found["corpus"] = (sources, corpus)
         if config.reference is not None:
             found["reference"] = ([config.reference], reference)
         return found
+
+
+def _fields(values: Mapping[str, Any], prefix: str) -> tuple[str | None, dict[str, str]]:
+    """Return the field with the vectors and the columns that options name."""
+    columns = {name: values[f"{prefix}{name}_column"] for name in NAMES}
+    named = {name: column for name, column in columns.items() if column is not None}
+    return values[f"{prefix}vectors"], named
 
 
 def _is_corpus(source: str) -> bool:
@@ -128,6 +157,5 @@ def _refuse_misplaced(given: Sequence[str], config: JobConfig, choice: SourceCho
                 f"{given[0]}: a job file can't be given labels, ids, columns or --on-invalid; make "
                 "the corpus with latentscale ingest, which takes them too, and name it there"
             )
-    if config.reference is None and choice.reference.files:
-        option = f"--reference-{next(iter(choice.reference.files))}"
-        raise click.UsageError(f"{option} needs --reference")
+    if config.reference is None and choice.of_reference:
+        raise click.UsageError(f"{choice.of_reference} needs --reference")

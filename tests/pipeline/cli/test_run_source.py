@@ -142,10 +142,26 @@ def test_columns_are_named_on_the_command_line(latentscale: Command, rows: np.nd
     for of, name in (("corpus", "new"), ("reference", "old")):
         shown = latentscale("rows", job, "--of", of, "--columns", "row,id,label", "--json").out
         assert json.loads(shown.splitlines()[3]) == {"row": 3, "id": f"{name}-3", "label": "odd"}
-    # A corpus as the reference has them already.
+    # The reference may have others.
+    old = pa.parquet.read_table("old.parquet").rename_columns(["key", "kind", "vector", "other"])
+    pa.parquet.write_table(old, "renamed.parquet")
+    others = ["--reference-vectors", "vector", "--reference-ids-column", "key"]
+    others += ["--reference-labels-column", "kind"]
+    renamed = ["new.parquet", "--reference", "renamed.parquet"]
+    ended = latentscale("run", *renamed, *named, *others, *options)
+    assert [line for line in ended.err.splitlines() if "renamed" in line or " kind" in line] == [
+        "ingest: labels from column kind"
+    ], ended.err
+    ended = latentscale("run", "new.parquet", *named, *others, *options)
+    assert ended.code == 2
+    assert "--reference-vectors needs --reference" in ended.err
+    # A corpus has them already.
     [corpus] = [str(path) for path in Path("jobs/corpora").iterdir() if "old" in _sources(path)]
     ended = latentscale("run", "new.parquet", "--reference", corpus, *named, *options)
     assert "nothing had to be computed" in ended.out, ended.err
+    [new] = [str(path) for path in Path("jobs/corpora").iterdir() if "new" in _sources(path)]
+    ended = latentscale("run", new, "--reference", "old.parquet", *named, *options)
+    assert ended.code == 0, ended.err
     ended = latentscale("run", *pair, "--vectors", "emb", "--labels-column", "tpoic", *options)
     assert ended.code == 2
     assert "tpoic" in ended.err
