@@ -19,11 +19,11 @@ ALLOW_CODE = click.option(
 )
 ON_INVALID = click.option(
     "--on-invalid",
-    type=click.Choice(["error", "drop"]),
+    type=click.Choice(["error", "drop", "drop-zero"]),
     default="error",
     show_default=True,
     help="Rows with NaN, infinity or values too large for the stored dtype: end with an error, or "
-    "leave them out and say so.",
+    "leave them out and say so; drop-zero also leaves out rows that are all zero.",
 )
 WAIT = click.option("--wait", is_flag=True, help="Wait if another run holds the job.")
 TAKE_OVER = click.option(

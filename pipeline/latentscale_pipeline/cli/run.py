@@ -174,7 +174,8 @@ def _ingested(
     for role, corpus in made.items():
         if echo is not None and (dropped := corpus.manifest.dropped).count:
             rows, first = counted(dropped.count, "row"), dropped.rows[0]
-            why = f"NaN, infinity, or too large for {corpus.dtype}"
+            zero = ", or zero" if sources[role][1].on_invalid == "drop-zero" else ""
+            why = f"NaN, infinity, or too large for {corpus.dtype}{zero}"
             echo(f"{rows} of the {role} left out ({why}); the first is source row {first}")
     return config.model_copy(update={role: corpus.address for role, corpus in made.items()})
 

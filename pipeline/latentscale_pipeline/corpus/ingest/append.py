@@ -88,14 +88,14 @@ def append(
     store = ObjectStore(corpus_url)
     number = len(before.manifest.vectors.appended) + 1
     prefix = f"{APPENDED}/{number}-{opened.key[:8]}/"
-    encoding = init_encoding(store, opened, before.dtype, shard_bytes, prefix)
+    encoding = init_encoding(store, opened, before.dtype, shard_bytes, on_invalid, prefix)
 
     def take_back() -> None:
         store.remove_all(prefix.rstrip("/"))
         store.remove_all(RECORDS)
 
     with rollback_on_failure(take_back):
-        piece = encode_piece(encoding, sidecars, on_invalid == "drop", run, progress)
+        piece = encode_piece(encoding, sidecars, run, progress)
         document = group_document({})
         groups = {f"{prefix}{GROUP_KEY}": document}
         if number == 1:

@@ -33,6 +33,7 @@ from latentscale_pipeline.corpus.corpus import (
 )
 from latentscale_pipeline.corpus.fingerprint import combine
 from latentscale_pipeline.corpus.ingest.encoding import (
+    ON_INVALID,
     RECORDS,
     Encoding,
     Run,
@@ -105,8 +106,9 @@ def ingest(
     columns : mapping, optional
         The column for ``ids``, ``labels``, ``texts`` or ``weights``: of its file or, without a
         file, of the sources.
-    on_invalid : {"error", "drop"}
-        What to do with a row that holds NaN or infinity, or a value too large for the stored dtype.
+    on_invalid : {"error", "drop", "drop-zero"}
+        What to do with a row that holds NaN or infinity, or a value too large for the stored dtype:
+        end with an error, or leave it out, and with ``drop-zero`` also rows that are all zero.
     dtype : {"float16", "float32"}, optional
         Stored dtype. Default: float16 if all sources are float16, else float32.
     shard_bytes : int
@@ -130,8 +132,8 @@ def ingest(
     Incomplete
         If a store can't be reached. A repeated call continues.
     """
-    if on_invalid not in {"error", "drop"}:
-        raise ValueError(f"on_invalid must be 'error' or 'drop', not {on_invalid!r}")
+    if on_invalid not in ON_INVALID:
+        raise ValueError(f"on_invalid must be one of {', '.join(ON_INVALID)}, not {on_invalid!r}")
     files = {"ids": ids, "labels": labels, "texts": texts, "weights": weights}
     opened, sidecars = open_given(sources, corpus_url, files, dict(columns or {}))
     store = ObjectStore(corpus_url)
@@ -153,9 +155,10 @@ def ingest(
             opened,
             _stored_dtype(opened, dtype),
             shard_bytes,
+            on_invalid,
             separator=_free_separator(store, before),
         )
-        piece = encode_piece(encoding, sidecars, on_invalid == "drop", run, progress)
+        piece = encode_piece(encoding, sidecars, run, progress)
         manifest = _finalise(encoding, piece, group, before)
         _collect_garbage(store, manifest, started)
     try:

@@ -39,6 +39,9 @@ PARTITION_BYTES = 256 << 20
 RECORDS = "ingest"
 """Folder of the records in an unfinished corpus."""
 
+ON_INVALID = ("error", "drop", "drop-zero")
+"""What may become of invalid rows."""
+
 _SCAN_ROWS = 1024
 _MAX_UNPACKED_BYTES = 1 << 30
 
@@ -61,6 +64,9 @@ class Encoding:
         Hash of the sources and everything else that the shards depend on.
     partition_shards : int
         Number of shards of a partition.
+    on_invalid : {"error", "drop", "drop-zero"}
+        What becomes of rows that can't be stored and of rows that are all zero
+        (:class:`~latentscale_pipeline.corpus.ingest.sources.FieldChoice`).
     dropped : ndarray of int64
         Numbers of the source rows that are dropped, ascending.
     """
@@ -71,6 +77,7 @@ class Encoding:
     layout: Layout
     key: str
     partition_shards: int
+    on_invalid: str
     dropped: Int64Array
 
     @property
@@ -226,13 +233,16 @@ def _store_shard(
 
 
 def scan_partition(encoding: Encoding, index: int, progress: Progress) -> bytes:
-    """Return the numbers of the source rows in one partition that can't be stored, as NPY."""
+    """Return the numbers of the source rows in one partition that are left out, as NPY."""
     del progress  # only encoding, the second pass, reports progress
     rows = encoding.partition_shards * encoding.layout.shard_rows
     start, stop = index * rows, min((index + 1) * rows, encoding.sources.rows)
     found = [np.empty(0, np.int64)]
     for _, _, row, piece in _pieces(encoding.sources, start, stop):
-        found.append(row + np.flatnonzero(~_cast(piece, encoding.layout.dtype)[1]))
+        values, valid = _cast(piece, encoding.layout.dtype)
+        if encoding.on_invalid == "drop-zero":
+            valid &= values.any(axis=1)
+        found.append(row + np.flatnonzero(~valid))
     return npy_bytes(np.concatenate(found))
 
 
@@ -262,7 +272,7 @@ def encoded_partitions(encoding: Encoding) -> dict[int, Encoded]:
 
 
 def find_dropped(encoding: Encoding, run: Run) -> Encoding:
-    """Find the rows that can't be stored, and return the encoding without them."""
+    """Find the rows that are left out, and return the encoding without them."""
     scanning = replace(encoding, key=f"{encoding.key}-scan")
     there = set(scanning.store.keys(f"{RECORDS}/{scanning.key}"))
     partitions = [i for i in range(scanning.partitions) if scanning.record_key(i) not in there]
@@ -355,7 +365,8 @@ def _invalid(
     bad = int(invalid[0])
     absent = np.isnan(piece[bad]).all()
     what = "has no vector, or only NaN" if absent else invalid_reason(piece[bad], dtype)
-    more = f"; {invalid.size} such rows up to row {at + len(piece) - 1}" if invalid.size > 1 else ""
+    read = at + len(piece)
+    more = f"; {invalid.size} such rows among the first {read:,}" if invalid.size > 1 else ""
     whole = f" (row {row + bad} of all sources)" if row > at else ""
     return BadInput(
         f"{source.path}: row {at + bad}{whole} {what}{more}; fix the source, or leave such rows "

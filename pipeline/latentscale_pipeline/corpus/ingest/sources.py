@@ -131,8 +131,9 @@ class FieldChoice:
         file, of the sources; an empty name is for none.
     files : mapping of str to str
         Files with the ``ids``, ``labels``, ``texts`` or ``weights``, one value per row.
-    on_invalid : {"error", "drop"}
-        What to do with a row that holds NaN or infinity, or a value too large for the stored dtype.
+    on_invalid : {"error", "drop", "drop-zero"}
+        What to do with a row that holds NaN or infinity, or a value too large for the stored dtype:
+        end with an error, or leave it out, and with ``drop-zero`` also rows that are all zero.
     """
 
     vectors: str | None = None

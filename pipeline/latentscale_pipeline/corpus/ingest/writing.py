@@ -167,6 +167,7 @@ def init_encoding(
     sources: Sources,
     dtype: np.dtype[Any],
     shard_bytes: int,
+    on_invalid: str,
     prefix: str = "",
     separator: Separator = "/",
 ) -> Encoding:
@@ -181,17 +182,18 @@ def init_encoding(
     partition_shards = shards_per_partition(sources, shard_rows * row_bytes)
     about = [
         *(prefix, sources.key, sources.rows, sources.d, dtype.name),
-        *(shard_rows, chunk_rows, partition_shards, separator),
+        *(shard_rows, chunk_rows, partition_shards, separator, on_invalid),
     ]
     key = xxhash.xxh3_64_hexdigest(json.dumps(about).encode())
     for folder in store.folders(RECORDS):
         if folder not in {key, f"{key}-scan"} and not folder.startswith("run-"):
             store.remove_all(f"{RECORDS}/{folder}")
-    return Encoding(store, prefix, sources, layout, key, partition_shards, np.empty(0, np.int64))
+    none = np.empty(0, np.int64)
+    return Encoding(store, prefix, sources, layout, key, partition_shards, on_invalid, none)
 
 
 def encode_piece(
-    encoding: Encoding, sidecars: Sequence[Sidecar], drop: bool, run: Run, progress: Progress
+    encoding: Encoding, sidecars: Sequence[Sidecar], run: Run, progress: Progress
 ) -> Piece:
     """Write the vectors with their ids, labels and weights.
 
@@ -203,12 +205,13 @@ def encode_piece(
         If another process interferes, or a store can't be reached.
     """
     sources = encoding.sources
-    if drop:
+    if encoding.on_invalid != "error":
         encoding = find_dropped(encoding, run)
     if not encoding.layout.rows:
+        zero = ", or are zero" if encoding.on_invalid == "drop-zero" else ""
         raise BadInput(
             f"{sources.items[0].path}: all {sources.rows} rows hold NaN, infinity or a value too "
-            "large for the stored dtype; check how the vectors were made"
+            f"large for the stored dtype{zero}; check how the vectors were made"
         )
     encoded = _encode(encoding, run, progress)
     layout = encoding.layout

@@ -132,8 +132,8 @@ def test_an_invalid_row_is_named(tmp_path: Path, value: float, what: str) -> Non
     with pytest.raises(BadInput) as raised:
         ingest([first, second], str(tmp_path / "c"), shard_bytes=1)
     assert str(raised.value) == (
-        f"{second}: row 1500 (row 3500 of all sources) {what}; 2 such rows up to row 1999; fix "
-        "the source, or leave such rows out with --on-invalid drop (latentscale ingest, or run "
+        f"{second}: row 1500 (row 3500 of all sources) {what}; 2 such rows among the first 2,000; "
+        "fix the source, or leave such rows out with --on-invalid drop (latentscale ingest, or run "
         "SOURCE)"
     )
     assert not [path for path in (tmp_path / "c").rglob("*") if path.is_file()]
@@ -171,6 +171,27 @@ def test_invalid_rows_are_dropped_with_their_companions(tmp_path: Path) -> None:
     clean = ingest([saved(tmp_path / "k.npy", rows[kept])], str(tmp_path / "d"))
     assert clean.fingerprint == corpus.fingerprint
     assert clean.manifest.dropped.count == 0
+
+
+def test_zero_rows_are_left_out_if_asked(tmp_path: Path) -> None:
+    rows = vectors(500)
+    rows[[0, 77, 499]] = 0
+    rows[[5, 78], 1] = np.inf
+    source = saved(tmp_path / "a.npy", rows)
+    (tmp_path / "i.txt").write_text("".join(f"{row}\n" for row in range(500)))
+    # What an ingest with another choice left behind isn't taken for its own.
+    with pytest.raises(BadInput, match="row 5 holds infinity"):
+        ingest([source], str(tmp_path / "c"), shard_bytes=1)
+    ids = str(tmp_path / "i.txt")
+    corpus = ingest([source], str(tmp_path / "c"), ids=ids, on_invalid="drop-zero", shard_bytes=1)
+    kept = np.setdiff1d(np.arange(500), [0, 5, 77, 78, 499])
+    np.testing.assert_array_equal(corpus.read_all(), rows[kept])
+    assert corpus.texts("ids") == [str(row) for row in kept]
+    assert corpus.manifest.dropped.rows == (0, 5, 77, 78, 499)
+    assert corpus.manifest.zero_rows.count == 0
+    nothing = saved(tmp_path / "z.npy", np.zeros((4, 2)))
+    with pytest.raises(BadInput, match=r"all 4 rows hold .*, or are zero; check how"):
+        ingest([nothing], str(tmp_path / "d"), on_invalid="drop-zero")
 
 
 def test_nothing_left_after_dropping_is_one_line(tmp_path: Path) -> None:
