@@ -247,7 +247,12 @@ EYE = np.eye(4)
         ("vendi_score", [np.zeros((0, 3))], {}, r"rows must be .* at least one row; .*\(0, 3\)"),
         ("vendi_score", [np.full((5, 2), np.nan)], {}, "^rows: row 0 holds NaN$"),
         ("vendi_score", [EYE * 1e300], {}, "^rows: row 0 holds a value too large for float32$"),
-        ("vendi_score", [np.zeros((4, 2))], {}, "^rows: 4 rows are zero, and the cosine kernel"),
+        (
+            "vendi_score",
+            [np.zeros((4, 2))],
+            {},
+            "^rows: 4 of 4 rows are zero, and the cosine kernel",
+        ),
         ("vendi_score", [EYE], {"kernel": "cosin"}, "^kernel: 'cosin' is not a kernel; it can be"),
         ("vendi_score", [EYE], {"kernel": "os:system"}, "^os:system is a function, which only"),
         ("vendi_score", [EYE], {"bandwidth": 1.0}, "^kernel: the cosine kernel has no bandwidth$"),

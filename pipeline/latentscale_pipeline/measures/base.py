@@ -578,12 +578,10 @@ def plan_measure(name: str, measure: Measure, section: Any, facts: JobFacts) -> 
     user = measure.needs_directions(name, section)
     for role, corpus in facts.corpora.items():
         if user and corpus.zero_rows:
-            are = "row is zero, and" if corpus.zero_rows == 1 else "rows are zero, and"
-            of = "its" if corpus.zero_rows == 1 else "their"
             raise BadInput(
-                f"{role}: {corpus.zero_rows:,} {are} {user} needs {of} direction; leave such rows "
-                "out (--on-invalid drop-zero of latentscale ingest, or of run SOURCE), or choose "
-                "another metric or kernel"
+                f"{role}: {corpus.zero_rows:,} of {corpus.n:,} rows are zero, and {user} needs "
+                "their direction; leave such rows out (--on-invalid drop-zero of latentscale "
+                "ingest, or of run SOURCE), or choose another metric or kernel"
             )
     return measure.plan(section, facts)
 

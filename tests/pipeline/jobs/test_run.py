@@ -369,7 +369,7 @@ def test_cosine_refuses_rows_without_direction(
     np.save(tmp_path / "zeros.npy", rows)
     ended = latentscale("run", job(corpus=str(tmp_path / "zeros.npy")))
     assert ended.code == 2
-    assert "corpus: 2 rows are zero, and the cosine kernel of vendi needs" in ended.err
+    assert "rows are zero, and the cosine kernel of vendi needs" in ended.err
     assert not list((tmp_path / "jobs").glob("toy-job-*"))
 
 
