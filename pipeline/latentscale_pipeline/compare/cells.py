@@ -9,8 +9,15 @@ from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.scores import full_title, score_title, title_apart
-from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
-from latentscale_pipeline.views.formatting import Written, format_estimate, format_number, printable
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Score
+from latentscale_pipeline.views.formatting import (
+    Written,
+    counted,
+    format_alike,
+    format_estimate,
+    format_number,
+    printable,
+)
 from latentscale_pipeline.views.scores import format_summarised, score_name, written_score
 
 WORDS = {
@@ -68,14 +75,22 @@ def format_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
     verdict = WORDS.get(compared.verdict) or (
         "not comparable" if compared.left_out else compared.why_not
     )
+    job, baseline = (_side(side, typeset) for side in (compared.job, compared.baseline))
+    difference, relative = _difference(compared, typeset=typeset), _relative(compared, typeset)
+    usual = compared.expected
+    if usual is not None and score.unit != SHARE_OF_ROWS and is_told_by_samples(compared):
+        job, baseline = _samples(usual, typeset)
+        change = usual.found - usual.centre
+        written = format_estimate(change, usual.found - usual.upper, usual.found - usual.lower)
+        difference, relative = _signed(change, written.value), _sampled_change(usual, typeset)
     return ComparedCells(
         measure=printable(score.measure),
         score=score_title(score) if typeset else score_name(score),
         of=score.of,
-        job=_side(compared.job, typeset),
-        baseline=_side(compared.baseline, typeset),
-        difference=_difference(compared, typeset=typeset),
-        relative=_relative(compared, typeset),
+        job=job,
+        baseline=baseline,
+        difference=difference,
+        relative=relative,
         verdict=f"{verdict} (incomparable)" if compared.mismatches and compared.anyway else verdict,
         significant=compared.verdict is Verdict.SIGNIFICANT,
     )
@@ -90,39 +105,50 @@ def summarise_score(compared: ComparedScore) -> dict[str, str]:
     score, usual = compared.score, compared.expected
     told = compared.significant is not False and compared.beyond_bounds is not False
     remark = format_score(compared, typeset=False).verdict if told else ""
+    known = (compared.job, compared.baseline)
+    sides = ["" if side is None else format_summarised(side) for side in known]
     if usual is not None and is_told_by_samples(compared):
-        remark = ", ".join(filter(None, [remark, f"on samples of {usual.rows:,} rows"]))
-    sides = {"job": compared.job, "baseline": compared.baseline}
+        if score.unit == SHARE_OF_ROWS:
+            remark = ", ".join(filter(None, [remark, f"on samples of {usual.rows:,} rows"]))
+        else:
+            sides = [str(side) for side in _samples(usual)]
     return {
         "": title_apart(score) if score.of == "reference" else full_title(score),
-        **{name: "" if side is None else format_summarised(side) for name, side in sides.items()},
+        **dict(zip(("job", "baseline"), sides, strict=True)),
         "change": _change(compared),
         " ": remark,
     }
 
 
-def _is_sampled(compared: ComparedScore) -> bool:
-    """Return whether samples are compared, and not the score of all rows."""
-    usual, job = compared.expected, compared.job
-    return usual is not None and job is not None and usual.found != job.value
-
-
 def is_told_by_samples(compared: ComparedScore) -> bool:
     """Return whether the change is that of samples: these tell, or nothing else compares."""
+    usual, job = compared.expected, compared.job
+    if usual is None or job is None or usual.found == job.value:
+        return False
     if compared.score.unit == SHARE_OF_ROWS:
-        return bool(compared.significant) and _is_sampled(compared)
-    return bool(compared.left_out or compared.significant) and _is_sampled(compared)
+        return bool(compared.significant)
+    return bool(compared.left_out or compared.significant)
+
+
+def _samples(usual: ExpectedRange, typeset: bool = False) -> list[Written]:
+    """Format the means of the job's samples and of the baseline's, and say at how many rows."""
+    width = (usual.upper - usual.lower) / 10
+    texts, power = format_alike([usual.found, usual.centre], width, typeset=typeset)
+    return [Written(text + power, f"at {counted(usual.rows, 'row')}") for text in texts]
 
 
 def _change(compared: ComparedScore) -> str:
     """Format how a score changed; as samples did where these tell, or nothing else compares."""
-    usual = compared.expected
     if compared.score.unit == SHARE_OF_ROWS:
         return _points(compared)
-    if usual is not None and is_told_by_samples(compared):
-        share = (usual.found - usual.centre) / abs(usual.centre) if usual.centre else 0.0
-        return _percent(share, typeset=False)
+    if compared.expected is not None and is_told_by_samples(compared):
+        return _sampled_change(compared.expected)
     return _relative(compared, typeset=False) or _difference(compared)
+
+
+def _sampled_change(usual: ExpectedRange, typeset: bool = False) -> str:
+    share = (usual.found - usual.centre) / abs(usual.centre) if usual.centre else 0.0
+    return _percent(share, typeset=typeset)
 
 
 def format_identity(job: FinishedJob) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from latentscale_pipeline.compare.cells import is_told_by_samples
 from latentscale_pipeline.compare.comparability import Mismatch
 from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.gate_checks import GateResult
@@ -87,6 +88,7 @@ def _compared(score: ComparedScore) -> dict[str, Any]:
         **_naming(score.score),
         **{place: _bracketed(row) for place, row in rows.items() if row is not None},
         **_difference(score),
+        **_sampled(score),
         "beyond_bounds": score.beyond_bounds,
         "significant": score.significant,
         **_expected(score),
@@ -110,6 +112,23 @@ def _difference(score: ComparedScore) -> dict[str, Any]:
     if score.relative is None:
         found["relative_reason"] = "no share of the baseline, which is 0 or next to it"
     return {"difference": found}
+
+
+def _sampled(score: ComparedScore) -> dict[str, Any]:
+    """Return the means of samples, where these tell the change."""
+    usual = score.expected
+    if usual is None or not is_told_by_samples(score):
+        return {}
+    difference = usual.found - usual.centre
+    return {
+        "sampled": {
+            "rows": usual.rows,
+            "job": usual.found,
+            "baseline": usual.centre,
+            "difference": difference,
+            "relative": difference / abs(usual.centre) if usual.centre else None,
+        }
+    }
 
 
 def _expected(score: ComparedScore) -> dict[str, Any]:

@@ -45,6 +45,15 @@ WIDTH = 79
 NAMED = 3
 """Number of scores that a note names; the rest are counted."""
 
+SIZED = " †"
+"""Stands after a score of corpora that differ in size, if it depends on that."""
+
+ALIKE = 0.05
+"""Difference of sizes, relative to the smaller one, that makes no visible one to the scores."""
+
+EXPLAINED = "†: depends on the number of rows; the verdict compares samples of equally many rows"
+"""What the sign means."""
+
 STRIP = 3
 """Characters from the middle of a strip to an end of the expected range; it is twice as long."""
 
@@ -72,7 +81,7 @@ def print_summary(results: Results, console: Console) -> None:
     for roles in (("corpus", "reference"), ("pair",)):
         own = [score for score in shown if score.of in roles]
         if own:
-            print_lines(console, ["", *_table(own, headings)])
+            print_lines(console, ["", *_table(own, headings, results)])
     print_lines(console, ["", *_notes(results, shown)])
 
 
@@ -138,10 +147,16 @@ def _place(away: float) -> int:
     return min(place, STRIP - 1) if away < 0 else max(place, 3 * STRIP + 1)
 
 
-def _table(scores: Sequence[Score], headings: Mapping[str, str]) -> list[str]:
+def _depends_on_sizes(score: Score, results: Results) -> bool:
+    """Return whether a score says nothing beside another, because corpora differ in size."""
+    sizes = [corpus.n for corpus in results.corpora.by_role().values()]
+    return bool(score.size_dependent) and max(sizes) > (1 + ALIKE) * min(sizes)
+
+
+def _table(scores: Sequence[Score], headings: Mapping[str, str], results: Results) -> list[str]:
     rows: dict[str, dict[str, str]] = {}
     for score in scores:
-        title = full_title(score)
+        title = full_title(score) + (SIZED if _depends_on_sizes(score, results) else "")
         rows.setdefault(title, {"": title})[headings[score.of]] = format_summarised(score)
     columns = dict.fromkeys(headings[score.of] for score in scores)
     return format_table(["", *columns], list(rows.values()))
@@ -150,6 +165,8 @@ def _table(scores: Sequence[Score], headings: Mapping[str, str]) -> list[str]:
 def _notes(results: Results, shown: Sequence[Score]) -> Iterator[str]:
     scores = results.scores
     yield from explain_summary(map(format_summarised, shown))
+    if any(_depends_on_sizes(score, results) for score in shown):
+        yield EXPLAINED
     unknown = [
         full_title(score)
         for score in shown

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latentscale_pipeline.compare.cells import summarise_score
+from latentscale_pipeline.compare.cells import format_scores, summarise_score
+from latentscale_pipeline.compare.document import comparison_document
 from latentscale_pipeline.compare.gate_checks import check_gates
 from latentscale_pipeline.compare.gates import Gate
 from latentscale_pipeline.compare.jobs import Comparison, compare
@@ -314,7 +315,21 @@ def test_a_gate_on_a_change_uses_samples_where_sizes_differ(mean: float, lines: 
         ]
     cells = summarise_score(comparison.scores[0])
     assert cells["change"] == f"{100 * (mean / 50 - 1):.3g} %"
-    assert cells[" "] == "significant, on samples of 100 rows"
+    written = f"{mean:.3f}"
+    assert cells["job"] == f"{written} at 100 rows"
+    assert cells["baseline"] == "50.000 at 100 rows"
+    assert cells[" "] == "significant"
+    # The same numbers stand in the page, in Markdown and in JSON.
+    [shown] = format_scores(comparison)
+    assert (str(shown.job), shown.relative) == (cells["job"], cells["change"])
+    [described] = comparison_document(comparison)["scores"]
+    assert described["sampled"] == {
+        "rows": 100,
+        "job": mean,
+        "baseline": 50.0,
+        "difference": mean - 50.0,
+        "relative": (mean - 50.0) / 50.0,
+    }
     apart = compare(one(90.0, mean, 4000, "nightly"), job(row(80.0, **fields), fingerprint="b"))
     with pytest.raises(BadInput, match="which can't be compared: n of the corpus is 4000 here"):
         check_gates([Gate(measure="vendi", max_drop=0.1)], apart, "gates.yaml")

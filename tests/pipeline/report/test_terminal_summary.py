@@ -42,6 +42,22 @@ def test_corpus_and_reference_stand_side_by_side() -> None:
     assert row(lines, "Intrinsic distance (IMD)") == ["1.26e-05 [0.97e-05, 1.55e-05]"]
 
 
+def test_scores_that_corpora_of_other_sizes_change_are_marked() -> None:
+    results = example_results()
+    assert not any("†" in line for line in summary(results))
+    results["corpora"]["reference"]["n"] = 1200
+    for score in results["scores"]:
+        score["size_dependent"] = score["score"] != "imd"
+    lines = summary(results)
+    marked = {line.split(" †")[0] for line in lines if " †" in line}
+    assert {"MagArea", "Vendi score, cosine, order 1"} <= marked
+    assert "Intrinsic distance (IMD)" not in marked
+    assert (
+        "†: depends on the number of rows; the verdict compares samples of equally many rows"
+        in (lines)
+    )
+
+
 def test_a_known_sampling_error_hides_a_narrower_bracket() -> None:
     results = example_results()
     for score in results["scores"]:
