@@ -47,6 +47,9 @@ PAIRED = Verdict(
 
 WITH_REFERENCE = "With a reference, a run says whether the corpus differs from it."
 
+MANY = 3
+"""How many times as many scores as usual lie outside their own range before a verdict warns."""
+
 NAMED = 3
 """Largest number of further scores that are named; the rest are counted."""
 
@@ -380,22 +383,30 @@ def _no_difference(
 ) -> Verdict:
     least = known[0]
     which = " that can be compared" if partly else ""
-    are = (
-        f"The score{which} is"
-        if len(known) == 1
-        else f"All {counted(len(known), 'headline score')}{which} are"
-    )
+    outside = sum(one.expected.p <= LEVEL for one in known)
+    if len(known) == 1:
+        where = f"The score{which} is where a fresh sample of {usual}'s source would put it"
+    elif outside:
+        where = (
+            f"None of {len(known)} headline scores{which} differs from {usual} by more than chance"
+        )
+    else:
+        where = (
+            f"All {len(known)} headline scores{which} are where a fresh sample of {usual}'s source "
+            "would put them"
+        )
     corrected = f"; {least.p:.2f}{_corrected(known)}" if len(known) > 1 else ""
     reason = (
-        f"{are} where a fresh sample of {usual}'s source would put "
-        f"{'it' if len(known) == 1 else 'them'}. The least usual: {_sentence(least)} "
-        f"({_equation(least.expected.p)}{corrected})."
+        f"{where}. The least usual: {_sentence(least)} ({_equation(least.expected.p)}{corrected})."
     )
-    outside = sum(one.expected.p <= LEVEL for one in known)
     if outside and len(known) > 1:
+        lie = "lies outside its" if outside == 1 else "lie outside their"
+        usually = format_number(LEVEL * len(known), 2)
+        reason += f" {outside} of them {lie} own 95 % range, where chance puts {usually} on average"
         reason += (
-            f" {outside} of the {len(known)} {'is' if outside == 1 else 'are'} outside the 95 % "
-            "range of a single score, which the correction allows for."
+            "; scores are related, so this may be chance too, and more rows would tell."
+            if outside > max(1.0, MANY * LEVEL * len(known))
+            else "."
         )
     return Verdict(
         value="no_difference_found", reason=reason, also=_found_from(known), compared=len(known)

@@ -53,6 +53,39 @@ def test_no_difference_is_found() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("outside", "said"),
+    [
+        (1, "1 of them lies outside its own 95 % range, where chance puts 0.5 on average."),
+        (
+            2,
+            (
+                "2 of them lie outside their own 95 % range, where chance puts 0.5 on average; "
+                "scores are related, so this may be chance too, and more rows would tell."
+            ),
+        ),
+    ],
+)
+def test_scores_outside_their_own_range_are_counted(outside: int, said: str) -> None:
+    scores = [
+        score(
+            *("magnitude", "area"),
+            expected=expected(5.0, 4.0, 4.9, 0.03, p_adjusted=0.3)
+            if place < outside
+            else expected(4.5, 4.0, 5.0, 0.5, p_adjusted=1.0),
+        )
+        for place in range(10)
+    ]
+    verdict = judge(scores, compares=True)
+    assert verdict.value == "no_difference_found"
+    assert verdict.reason.startswith(
+        "None of 10 headline scores differs from the reference by more than chance. The least "
+        "usual: MagArea is 5.00 at 400 rows, where 4.00 to 4.90 is expected "
+        "(p = 0.03; 0.30, corrected for 10 scores). "
+    )
+    assert verdict.reason.endswith(said)
+
+
 def test_the_strongest_evidence_is_named_first() -> None:
     area = score("magnitude", "area", expected=expected(2647.0, 2732.0, 2758.0, 1e-5))
     recall = score("geomca", "recall_rows", "pair", expected=expected(0.90, 0.922, 0.999, 0.002))
