@@ -46,21 +46,28 @@ OF_PAIR: dict[str, Role] = {
 }
 """Scores of one corpus, with their counts, and of the pair, with the corpus that they count."""
 
+LONGER = 1.5
+"""Ratio of mean lengths of rows from which the verdict mentions it."""
+
 LEAKS = ("exact leaks", "leaks")
 """Scores of rows that are also in the reference."""
 
 
 def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Results) -> Findings:
     """Collect the shares; without settings, only the numbers of rows that repeat an earlier one."""
+    counted = {role: results(count_name(role)).values for role in facts.corpora}
     repeated: dict[Role, Mapping[str, Any]] = {
-        role: {"duplicates": results(count_name(role)).values["duplicates"]}
-        for role in facts.corpora
+        role: {"duplicates": values["duplicates"]} for role, values in counted.items()
     }
+    remark = _compare_lengths(
+        {role: counted[role]["lengths"] / corpus.n for role, corpus in facts.corpora.items()}, facts
+    )
     if section is None:
-        return Findings(None, corpora=repeated)
+        return Findings(None, corpora=repeated, remark=remark)
     search = nearest.choose_search(section, facts)
     if search is None:
-        return Findings(None, reason=why_not_compared(facts), corpora=repeated)
+        reason = why_not_compared(facts)
+        return Findings(None, reason=reason, corpora=repeated, remark=remark)
     counts = results(shares.STAGE).values
     scores = tuple(_scores(facts, counts, search, results))
     return Findings(
@@ -69,6 +76,23 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
         dict(_arrays(facts, search, results)),
         corpora=repeated,
         expected=dict(_expected(scores, counts)) if facts.samples else {},
+        remark=remark,
+    )
+
+
+def _compare_lengths(mean: Mapping[Role, float], facts: JobFacts) -> str | None:
+    """Say that the rows of one corpus are much longer, which most often is a mistake."""
+    if len(mean) < 2 or len({corpus.d for corpus in facts.corpora.values()}) > 1:
+        return None
+    corpus, reference = mean["corpus"], mean["reference"]
+    if max(corpus, reference) < LONGER * min(corpus, reference) or not min(corpus, reference):
+        return None
+    longer, shorter = ("corpus", "reference") if corpus > reference else ("reference", "corpus")
+    ratio = max(corpus, reference) / min(corpus, reference)
+    times = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
+    return (
+        f"Rows of the {longer} are {times} times as long as those of the {shorter} on average; "
+        "check that both are scaled alike, or both normalised."
     )
 
 

@@ -1,4 +1,4 @@
-"""The count of duplicate rows, by hashes of all rows.
+"""The count of duplicate rows, by hashes of all rows, and their mean length.
 
 Equal rows have equal hashes, so hashes are cut into groups by their first bits. One stage hashes
 runs of shards, the next counts, a group a task: no task needs the hashes of all rows. Under the
@@ -86,12 +86,13 @@ def duplicates_stages(role: Role, facts: JobFacts, metric: Metric = "euclidean")
 
 
 def hash_rows(inputs: Inputs) -> Output:
-    """Hash the rows of a run of shards; 0 and -0 count as equal."""
+    """Hash the rows of a run of shards, and add up their lengths; 0 and -0 count as equal."""
     corpus = inputs.corpora[inputs.parameters["role"]]
     first = inputs.index * SHARDS_PER_TASK
-    digests = bytearray()
+    digests, lengths = bytearray(), 0.0
     for shard in range(first, min(first + SHARDS_PER_TASK, corpus.shard_count)):
         rows = corpus.read_shard(shard) + np.zeros((), dtype=corpus.dtype)
+        lengths += float(np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)).sum())
         if inputs.parameters["directions"]:
             rows = scale_by_power(rows.astype(np.float64))
         for row in rows:
@@ -105,7 +106,7 @@ def hash_rows(inputs: Inputs) -> Output:
     group_of = np.floor(begins * (groups / 2.0**32))
     edges = np.searchsorted(group_of, np.arange(groups + 1))
     return Output(
-        values={"repeated": len(hashes) - len(distinct)},
+        values={"repeated": len(hashes) - len(distinct), "lengths": lengths},
         sections={HASHES: _groups(distinct, edges)},
     )
 
@@ -118,8 +119,13 @@ def _groups(
 
 
 def add_repeated(inputs: Inputs) -> Output:
-    """Add up the rows that equal an earlier row of the same run of shards."""
-    return Output(values={"repeated": sum(part.values["repeated"] for part in inputs.parts)})
+    """Add up the rows that equal an earlier row of the same run of shards, and the lengths."""
+    return Output(
+        values={
+            "repeated": sum(part.values["repeated"] for part in inputs.parts),
+            "lengths": math.fsum(part.values["lengths"] for part in inputs.parts),
+        }
+    )
 
 
 def count_group(inputs: Inputs) -> Output:
@@ -133,5 +139,6 @@ def count_group(inputs: Inputs) -> Output:
 
 def add_counts(inputs: Inputs) -> Output:
     """Add up the counts of runs and of groups."""
-    counted = (inputs.results[inputs.parameters["hashes"]], *inputs.parts)
-    return Output(values={"duplicates": sum(count.values["repeated"] for count in counted)})
+    hashed = inputs.results[inputs.parameters["hashes"]]
+    repeated = sum(count.values["repeated"] for count in (hashed, *inputs.parts))
+    return Output(values={"duplicates": repeated, "lengths": hashed.values["lengths"]})

@@ -37,3 +37,35 @@ def test_duplicates_are_counted_in_groups_of_hashes(
     }
     config.write_text(json.dumps(fields))
     assert run_here(config).results.document()["corpora"]["corpus"]["duplicates"] == expected
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"),
+    [
+        (1.4, None),
+        (0.4, "Rows of the reference are 2.5 times as long as those of the corpus on average; "),
+        (300.0, "Rows of the corpus are 300 times as long as those of the reference on average; "),
+    ],
+)
+def test_the_verdict_says_that_rows_have_another_length(
+    tmp_path: Path, scale: float, said: str | None
+) -> None:
+    rows = np.random.default_rng(0).normal(size=(2, 300, 8)).astype("f4")
+    urls = {}
+    for role, of_role, by in zip(("corpus", "reference"), rows, (scale, 1.0), strict=True):
+        unit = by * of_role / np.linalg.norm(of_role, axis=1, keepdims=True)
+        np.save(tmp_path / f"{role}.npy", unit.astype("f4"))
+        target = str(tmp_path / f"{role}.zarr")
+        urls[role] = ingest([str(tmp_path / f"{role}.npy")], target, shard_bytes=1200).url
+    fields = {
+        "name": "lengths",
+        **urls,
+        "output": str(tmp_path / "jobs"),
+        "measures": {"vendi": {"kernels": ["cosine"], "orders": [1]}},
+        "cluster": {"kind": "serial"},
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps(fields))
+    verdict = run_here(tmp_path / "job.yaml").results.verdict
+    assert verdict is not None
+    remark = "check that both are scaled alike, or both normalised."
+    assert (verdict.also or "").endswith(f"{said}{remark}" if said else "four times in five.")
