@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from latentscale_pipeline.corpus.expressions import names_in
+from latentscale_pipeline.measures.base import GROUPS
 from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Results, Score, Verdict
@@ -46,6 +47,9 @@ PAIRED = Verdict(
 )
 
 WITH_REFERENCE = "With a reference, a run says whether the corpus differs from it."
+
+DIVERSITY = GROUPS[0]
+"""The group of scores that say how diverse a corpus is."""
 
 MANY = 3
 """How many times as many scores as usual lie outside their own range before a verdict warns."""
@@ -325,6 +329,29 @@ def _also(others: Sequence[Compared], word: str) -> str:
     return f"{word.capitalize()} than expected: {'; '.join(named)}." if named else ""
 
 
+def _diversity(known: Sequence[Compared]) -> str:
+    """Say whether the corpus is more or less diverse; empty if no score of it measures that."""
+    of_diversity = [
+        one
+        for one in known
+        if one.score.of == "corpus"
+        and one.score.better == "high"
+        and report_of(one.score.measure).group == DIVERSITY
+    ]
+    outside = [one for one in of_diversity if one.p <= LEVEL]
+    higher = sum(one.expected.found > one.expected.centre for one in outside)
+    lower, of = len(outside) - higher, f"{counted(len(of_diversity), 'score')} of diversity"
+    if not of_diversity:
+        return ""
+    if not outside:
+        return f"It is neither more nor less diverse, by {of}."
+    if higher and lower:
+        return f"By {higher} of {of} it is more diverse, and by {lower} less."
+    word = "more" if higher else "less"
+    whole = "" if len(outside) == len(of_diversity) else f"{len(outside)} of "
+    return f"It is {word} diverse, by {whole}{of}."
+
+
 def _corrected(known: list[Compared]) -> str:
     """Say for how many scores a p-value is corrected."""
     return f", corrected for {len(known)} scores" if len(known) > 1 else ""
@@ -332,7 +359,7 @@ def _corrected(known: list[Compared]) -> str:
 
 def _differs(outside: list[Compared], known: list[Compared]) -> Verdict:
     first, *others = outside
-    also = [_also(others, word) for word in ("higher", "lower")]
+    also = [_diversity(known), *(_also(others, word) for word in ("higher", "lower"))]
     if rest := len(known) - len(outside):
         also.append(f"The other {rest} {'shows' if rest == 1 else 'show'} no difference.")
     return Verdict(

@@ -102,6 +102,27 @@ def test_the_strongest_evidence_is_named_first() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ((9.0, 9.0, 9.0), "It is more diverse, by 3 scores of diversity. "),
+        ((1.0, 4.5, 1.0), "It is less diverse, by 2 of 3 scores of diversity. "),
+        ((9.0, 1.0, 9.0), "By 2 of 3 scores of diversity it is more diverse, and by 1 less. "),
+        ((4.5, 4.5, 4.5), "It is neither more nor less diverse, by 3 scores of diversity. "),
+    ],
+)
+def test_a_verdict_answers_whether_it_is_as_diverse(found: tuple[float, ...], said: str) -> None:
+    far = expected(0.5, 0.922, 0.999, 1e-6)
+    scores = [score("geomca", "recall_rows", "pair", expected=far)]
+    for value in found:
+        usual = expected(value, 4.0, 5.0, 0.5 if value == 4.5 else 1e-6)
+        scores.append(score("magnitude", "area", better="high", expected=usual))
+    verdict = judge(scores, compares=True)
+    assert (verdict.also or "").startswith(said)
+    # Nothing is said of diversity where no score measures it.
+    assert "diverse" not in (judge(scores[:1], compares=True).also or "")
+
+
 def test_one_score_without_a_range_makes_it_uncertain() -> None:
     blank = score("magnitude", "area", expected_reason="samples of weighted rows aren't measured")
     verdict = judge([VENDI, RECALL, blank], compares=True)
