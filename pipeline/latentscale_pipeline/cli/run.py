@@ -44,7 +44,7 @@ from latentscale_pipeline.measures.fresh_samples import sample_sizes
 from latentscale_pipeline.progress import reported, silent
 from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.report.terminal_summary import format_evidence, print_summary
-from latentscale_pipeline.report.verdict import clean_command, look_commands
+from latentscale_pipeline.report.verdict import clean_commands, look_commands
 from latentscale_pipeline.storage.urls import storage_options
 from latentscale_pipeline.views.formatting import counted
 from latentscale_pipeline.views.terminal import print_lines
@@ -213,8 +213,8 @@ def print_finished(finished: Finished, *, as_json: bool = False, every_score: bo
     click.echo(f"report   {finished.store.locate('report.html')}")
     for command in look_commands(finished.results, finished.store.locate("")):
         click.echo(f"rows     {command}")
-    if clean := clean_command(finished.results, finished.store.locate("")):
-        click.echo(f"clean    {clean}")
+    for command in clean_commands(finished.results, finished.store.locate("")):
+        click.echo(f"clean    {command}")
     if not finished.computed:
         what = (
             "the checksum of every file"

@@ -25,6 +25,7 @@ from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import memory_bytes
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
+from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import find_job, read_job
 from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.progress import reported
@@ -48,19 +49,28 @@ WITHOUT = click.option(
     help="Leave out the rows that the job names for this reason; may be repeated.",
 )
 
+OF = click.option(
+    "--of",
+    type=click.Choice(["corpus", "reference"]),
+    help="Which corpus of a finished job CORPUS stands for  [default: corpus].",
+)
+
 
 @click.command()
 @click.argument("corpus")
 @click.argument("target", metavar="NEW")
-@taking(*SELECTION, WITHOUT)
+@taking(*SELECTION, WITHOUT, OF)
 @click.option("--overwrite", is_flag=True, help="Replace an existing corpus.")
 @JSON
-def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: Any) -> None:
+def subset(
+    corpus: str, target: str, overwrite: bool, as_json: bool, of: Role | None, **chosen: Any
+) -> None:
     """Make a new corpus of some rows of another one.
 
     The new corpus has the rows that meet all conditions, in their order, with their ids, labels
-    and weights. CORPUS may be a finished job, which stands for its corpus: --without leaves out the
-    rows that it names for a reason, and keeps one of those that are near each other. --where
+    and weights. CORPUS may be a finished job, which stands for its corpus, or with --of for its
+    reference: --without leaves out the rows that it names for a reason, and keeps one of those that
+    are near each other. --where
     compares the columns ids, labels and weights, and those of --table, with literals and with each
     other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses. A column of true and false is
     a condition by itself. With a job it compares what that knows of each row, the columns of
@@ -79,7 +89,7 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
       latentscale subset corpus.zarr distinct.zarr --drop-duplicates 0.05
       latentscale subset corpus.zarr diverse.zarr --diverse 1000
     """
-    opened, chosen["job"] = _open(corpus, **chosen)
+    opened, chosen["job"] = _open(corpus, of=of, **chosen)
     rows = _choose(opened, **chosen)
     with reported("subset", "rows") as progress:
         written = ingest(
@@ -95,9 +105,9 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
 @click.command()
 @click.argument("corpus")
 @click.argument("target", metavar="FILE")
-@taking(*SELECTION, WITHOUT)
+@taking(*SELECTION, WITHOUT, OF)
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
+def export(corpus: str, target: str, overwrite: bool, of: Role | None, **chosen: Any) -> None:
     """Write a corpus, or some rows of it, to a .npy or .parquet file.
 
     A .npy file holds the vectors. A Parquet file has them in the column "vector", beside ids,
@@ -110,7 +120,7 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
       latentscale export jobs/nightly-1a2b3c4d clean.parquet --without near-duplicates
       latentscale export corpus.zarr sample.parquet --sample 10000 --where "labels != 'test'"
     """
-    opened, chosen["job"] = _open(corpus, **chosen)
+    opened, chosen["job"] = _open(corpus, of=of, **chosen)
     rows = _choose(opened, **chosen)
     with reported("export", "rows") as progress:
         write_file(
@@ -120,18 +130,27 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
 
 
 def _open(
-    corpus: str, job: str | None, where: str | None, without: Sequence[str], **_: Any
+    corpus: str,
+    job: str | None,
+    where: str | None,
+    without: Sequence[str],
+    of: Role | None,
+    **_: Any,
 ) -> tuple[Corpus, str | None]:
-    """Open a corpus, or that of a finished job that is named instead.
+    """Open a corpus, or one of a finished job that is named instead.
 
     Returns the job as well if it is needed. Of a job whose source is named, says where its corpora
     are.
     """
     try:
-        return open_corpus(corpus), job
+        opened = open_corpus(corpus)
     except BadInput:
         if job is None and find_job(corpus).exists("results.json"):
-            return open_measured(read_job(corpus), "corpus"), corpus if where or without else None
+            measured_by = read_job(corpus)
+            if of == "reference" and "reference" not in measured_by.corpora:
+                raise BadInput(f"{corpus}: the job has no reference") from None
+            opened = open_measured(measured_by, of or "corpus")
+            return opened, corpus if where or without else None
         if job is None and without:
             raise BadInput(
                 f"{corpus}: neither a corpus nor a finished job; --without needs a job, as CORPUS "
@@ -142,6 +161,9 @@ def _open(
             raise
         named = " or ".join(f"{found.uri} ({role})" for role, found in measured.items())
         raise BadInput(f"{corpus}: not a corpus; name one that {job} measured: {named}") from None
+    if of is not None:
+        raise click.UsageError("--of is for a finished job as CORPUS, which stands for one of two")
+    return opened, job
 
 
 def _choose(

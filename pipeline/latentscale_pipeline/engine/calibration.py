@@ -26,7 +26,7 @@ READ_SECONDS = 0.1
 """Time after which no further piece of a corpus is read."""
 
 SLOWEST_READ = 1.0e6
-"""Bytes per second assumed if nothing could be read."""
+"""Fewest bytes per second that are assumed."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def calibrate(pieces: Iterator[int]) -> Rates:
     Parameters
     ----------
     pieces : iterator of int
-        Each step reads a piece of the corpus and yields its size in bytes.
+        Each step reads a piece of the corpus and yields its size in bytes. Without one, the typical
+        rate is returned.
     """
     rows = np.random.default_rng(0).normal(size=(2, TILE_ROWS, TILE_DIMENSION))
     single = rows.astype(np.float32)
@@ -107,4 +108,6 @@ def _reading_rate(pieces: Iterator[int]) -> float:
         size += piece
         if time.perf_counter() - begun > READ_SECONDS:
             break
+    if not size:
+        return TYPICAL.read_bytes
     return max(size / (time.perf_counter() - begun), SLOWEST_READ)

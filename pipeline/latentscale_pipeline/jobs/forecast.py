@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from latentscale_pipeline.config.job import JobConfig
@@ -95,7 +96,10 @@ def _forecast(
     corpora = {role: corpus for role, corpus in found.items() if isinstance(corpus, Corpus)}
     plan = identify_plan(config, corpora, facts, stages) if len(corpora) == len(found) else None
     short = typical_work_seconds(stages) < WORTH_AN_ESTIMATE_SECONDS
-    rates = TYPICAL if short else calibrate(_pieces(found["corpus"]))
+    rates = ingest_rates = TYPICAL if short else calibrate(_pieces(found["corpus"]))
+    if isinstance(found["corpus"], UningestedCorpus):
+        # Stages read shards, which is many times as fast as decoding Parquet or text.
+        rates = replace(rates, read_bytes=TYPICAL.read_bytes)
     worker_pool = WorkerPool.of(config, stages)
     # Results of earlier runs are found by keys that contain the corpora's fingerprints.
     inspected = [] if plan is None else inspect_stages(work_with_caches(plan), repair=False)
@@ -129,7 +133,7 @@ def _forecast(
             for part in previewed
         ],
         "total": _total(
-            previewed, schedule, sum(_ingest_seconds(c, rates) for c in found.values())
+            previewed, schedule, sum(_ingest_seconds(c, ingest_rates) for c in found.values())
         ),
         "disk": disk,
         "shortfalls": find_shortfalls(config, previewed, disk),

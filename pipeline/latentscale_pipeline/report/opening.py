@@ -14,7 +14,7 @@ from latentscale_pipeline.report.verdict import (
     HEADINGS,
     LEVEL,
     Compared,
-    clean_command,
+    clean_commands,
     distance,
     format_verdict,
     found_and_usual,
@@ -50,8 +50,7 @@ def open_report(results: Results, usual: str = "the reference") -> Opening:
     scores = [strip for strip in strips if strip.group != ROWS]
     sampled = [one for one in compared if report_of(one.score.measure).group != ROWS]
     look, commands = first_rows(results), look_commands(results, results.job.id)
-    if clean := clean_command(results, results.job.id):
-        commands.append(clean)
+    commands += clean_commands(results, results.job.id)
     return Opening(
         kind=(verdict.value if verdict else None) or "not_compared",
         heading=heading,

@@ -120,10 +120,11 @@ def _sortings(results: Results) -> Iterator[str]:
                 yield f"--sort {column}"
 
 
-def clean_command(results: Results, folder: str) -> str:
-    """Return the command that leaves out the rows behind a verdict; empty if there are none.
+def clean_commands(results: Results, folder: str) -> list[str]:
+    """Return the commands that leave out the rows behind a verdict; empty if there are none.
 
-    Parameters are those of :func:`look_commands`.
+    Rows that the reference has as well are left out of both, or the next verdict would be that the
+    corpus has too few of them. Parameters are those of :func:`look_commands`.
     """
     listed = dict(_listed(results))
     found = {
@@ -139,10 +140,18 @@ def clean_command(results: Results, folder: str) -> str:
         explained = found[whole].found - found[part].found <= found[whole].upper
         del found[whole if explained else part]
     reasons = list(found)
-    if not reasons:
-        return ""
-    without = " ".join(f"--without {reason}" for reason in reasons)
-    return printable(f"latentscale subset {shlex.quote(folder)} clean.zarr {without}")
+    counted_in_reference = {
+        score.score for score in results.scores if score.of == "reference" and score.value
+    }
+    shared = [reason for reason in reasons if ROW_FILTERS[reason].score in counted_in_reference]
+    return [
+        printable(f"latentscale subset {shlex.quote(folder)} {target} {without}")
+        for target, left_out in (
+            ("clean.zarr", reasons),
+            ("clean-reference.zarr --of reference", shared),
+        )
+        if (without := " ".join(f"--without {reason}" for reason in left_out))
+    ]
 
 
 def _filters(results: Results, listed: Mapping[tuple[str, str], str]) -> list[str]:

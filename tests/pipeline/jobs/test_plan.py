@@ -18,7 +18,7 @@ import pytest
 
 from latentscale_pipeline.config.job import JobConfig, read_config
 from latentscale_pipeline.corpus import open_corpus
-from latentscale_pipeline.engine.calibration import Rates, calibrate
+from latentscale_pipeline.engine.calibration import TYPICAL, Rates, calibrate
 from latentscale_pipeline.engine.code_closure import code_closure
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.keys import stage_keys
@@ -285,6 +285,8 @@ def test_calibration_takes_a_second_and_reads_little() -> None:
     assert 1e6 < rates.read_bytes < 2.1e7
     assert 1e8 < rates.float64_multiply_adds < rates.float32_multiply_adds * 1.5
     assert 1e6 < rates.elementwise_operations < rates.float64_multiply_adds
+    # Rows in memory aren't read.
+    assert calibrate(iter(())).read_bytes == TYPICAL.read_bytes
 
 
 def test_workers_must_fit_into_the_machine() -> None:
@@ -369,6 +371,20 @@ def test_sources_are_read_to_their_headers_and_nothing_is_written(
     assert document["disk"]["free_bytes"] == pytest.approx(
         shutil.disk_usage(tmp_path).free, rel=0.1
     )
+
+
+def test_a_source_that_is_slow_to_read_delays_its_ingest_alone(
+    job: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast, "WORTH_AN_ESTIMATE_SECONDS", 0.0)
+    quick = planned(latentscale, job)
+    slow_rates = Rates(2e10, 4e10, 1e9, 300.0)
+    monkeypatch.setattr(forecast, "calibrate", lambda pieces: slow_rates)
+    slow = planned(latentscale, job)
+    assert by_stage(slow, "seconds") == by_stage(quick, "seconds")
+    # The sources are read, the rows written, and read back.
+    size = (300 + 250) * 8 * 4
+    assert slow["total"]["ingest_seconds"] == pytest.approx(3 * size / 300, rel=0.01)
 
 
 def test_a_prospect_is_what_ingest_makes(job: Path, latentscale: Command) -> None:

@@ -458,3 +458,32 @@ def test_only_equal_rows_go_where_the_near_ones_are_usual(
     assert ended.code == 0, ended.err
     (clean,) = (line for line in ended.out.splitlines() if line.startswith("clean"))
     assert clean.split(" clean.zarr ")[1] == "--without exact-leaks"
+
+
+def test_corpus_and_reference_are_cleaned_alike(tmp_path: Path, latentscale: Command) -> None:
+    generator = np.random.default_rng(3)
+    for name, copies in (("c", 80), ("r", 12)):
+        rows = generator.normal(size=(900, 24)).astype("f4")
+        rows[-copies:] = rows[:copies] + 0.001 * generator.normal(size=(copies, 24))
+        np.save(tmp_path / f"{name}.npy", rows)
+    options = ("--measures", "duplicates", "--output", tmp_path / "jobs")
+    ended = latentscale("run", tmp_path / "c.npy", "--reference", tmp_path / "r.npy", *options)
+    assert ended.code == 0, ended.err
+    assert "DIFFERS FROM THE REFERENCE" in ended.out
+    cleaning = [line.split()[2:] for line in ended.out.splitlines() if line.startswith("clean ")]
+    assert [command[2:] for command in cleaning] == [
+        ["clean.zarr", "--without", "near-duplicates"],
+        ["clean-reference.zarr", "--of", "reference", "--without", "near-duplicates"],
+    ]
+    for (_, job, target, *rest), kept in zip(cleaning, (820, 888), strict=True):
+        made = latentscale("subset", job, tmp_path / target, *rest, "--json")
+        assert json.loads(made.out)["n"] == kept, made.err
+    pair = (tmp_path / "clean.zarr", "--reference", tmp_path / "clean-reference.zarr")
+    ended = latentscale("run", *pair, *options)
+    assert "NO DIFFERENCE FOUND" in ended.out, ended.out
+    alone = latentscale("run", tmp_path / "c.npy", *options, "--name", "alone")
+    job = alone.out.split("report   ")[1].split("/report.html")[0]
+    ended = latentscale("subset", job, tmp_path / "n.zarr", "--of", "reference")
+    assert (ended.code, "the job has no reference" in ended.err) == (2, True)
+    ended = latentscale("subset", tmp_path / "clean.zarr", tmp_path / "n.zarr", "--of", "corpus")
+    assert (ended.code, "--of is for a finished job" in ended.err) == (2, True)

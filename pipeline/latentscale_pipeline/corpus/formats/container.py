@@ -22,6 +22,9 @@ from latentscale_pipeline.errors import BadInput
 STRINGS = np.dtypes.StringDType()
 """Dtype of text columns."""
 
+KINDS = "USTiu"
+"""Kinds of dtypes whose values can be ids, labels or texts: texts and whole numbers."""
+
 
 @dataclass(frozen=True)
 class Field:
@@ -204,7 +207,7 @@ def find_column(container: Container, names: Collection[str], rows: int) -> Fiel
     """
     for name in names:
         for field in container.fields:
-            if field.name == name and field.shape == (rows,) and field.dtype.kind in "USTiu":
+            if field.name == name and field.shape == (rows,) and field.dtype.kind in KINDS:
                 return replace(field, empty_for_null=True)
     return None
 

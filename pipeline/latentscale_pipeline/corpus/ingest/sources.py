@@ -20,6 +20,7 @@ import xxhash
 
 from latentscale_pipeline.corpus.formats import SUFFIXES, open_container
 from latentscale_pipeline.corpus.formats.container import (
+    KINDS,
     Container,
     Field,
     choose_column,
@@ -34,6 +35,8 @@ from latentscale_pipeline.storage.urls import open_url, strip_credentials
 
 COLUMNS = {"ids": ("id", "ids"), "labels": ("label", "labels"), "texts": ("text", "texts")}
 """Names of columns that are taken for ids, labels and texts if no other is asked for."""
+
+NAMES = frozenset(name for names in COLUMNS.values() for name in names)
 
 NAMED = 5
 """Number of files that are left out and named; the rest are counted."""
@@ -111,11 +114,20 @@ class Sources:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Fields of the first source that aren't used, unless they are parts of one that is."""
+        """Fields of the first source that aren't used, unless they are parts of one that is.
+
+        Those that are named as ids, labels or texts have their type with them, if it isn't one.
+        """
         first = self.items[0]
         used = [first.field, *first.columns.values()]
         names = {name for field in used for name in (field.name, *field.columns)}
-        return tuple(f.name for f in first.container.fields if not {f.name, *f.columns} & names)
+        return tuple(
+            f"{f.name} ({f.dtype.name}: neither text nor whole numbers)"
+            if f.name in NAMES and f.dtype.kind not in KINDS
+            else f.name
+            for f in first.container.fields
+            if not {f.name, *f.columns} & names
+        )
 
 
 @dataclass(frozen=True)

@@ -101,5 +101,10 @@ def test_what_was_taken_left_out_and_rounded_is_said(
     ended = latentscale("ingest", source, tmp_path / "c.zarr", *none)
     assert ended.err.splitlines()[0] == "ingest: left out: id, label, text, note"
     assert open_corpus(str(tmp_path / "c.zarr")).texts("ids") is None
+    other = lines(tmp_path / "b.jsonl", label=[0.5] * N, note=["b"] * N)
+    ended = latentscale("ingest", other, tmp_path / "other.zarr")
+    assert ended.err.splitlines()[0] == (
+        "ingest: left out: label (float64: neither text nor whole numbers), note"
+    )
     np.save(tmp_path / "half.npy", VECTORS.astype("f2"))
     assert latentscale("ingest", tmp_path / "half.npy", tmp_path / "h.zarr").err == ""
