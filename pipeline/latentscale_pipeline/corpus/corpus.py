@@ -7,7 +7,7 @@ read as zeros.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -234,17 +234,36 @@ class Corpus:
         rows : ndarray of int
             Row numbers in ascending order; repeats are allowed.
         """
-        rows = np.asarray(rows)
-        if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        return next(self.read_runs([rows]))
+
+    def read_runs(self, runs: Iterable[npt.NDArray[np.integer[Any]]]) -> Iterator[npt.NDArray[Any]]:
+        """Yield the given rows, run by run.
+
+        Only the shards that hold them are fetched, and one that ends a run and begins the next is
+        fetched once. It is in memory between the two.
+
+        Parameters
+        ----------
+        runs : iterable of ndarray of int
+            Row numbers of each run in ascending order; repeats are allowed.
+        """
+        held, shard = -1, np.empty((0, self.d), self.dtype)
+        for rows in runs:
+            self._check_rows(rows)
+            chosen = np.empty((len(rows), self.d), self.dtype)
+            shards = self._shards_of(rows)
+            for i in np.unique(shards).tolist():
+                if i != held:
+                    held, shard = i, self.read_shard(i)
+                first, last = np.searchsorted(shards, [i, i + 1])
+                chosen[first:last] = shard[rows[first:last] - self._starts[i]]
+            yield chosen
+
+    def _check_rows(self, rows: npt.NDArray[np.integer[Any]]) -> None:
+        if np.ndim(rows) != 1 or (rows.size and rows.dtype.kind not in "iu"):
             raise ValueError("rows must be a one-dimensional array of integers")
         if rows.size and (rows[0] < 0 or rows[-1] >= self.n or (rows[1:] < rows[:-1]).any()):
             raise ValueError(f"rows must ascend within 0 to {self.n - 1}")
-        chosen = np.empty((len(rows), self.d), self.dtype)
-        shards = self._shards_of(rows)
-        for i in np.unique(shards):
-            first, last = np.searchsorted(shards, [i, i + 1])
-            chosen[first:last] = self.read_shard(int(i))[rows[first:last] - self._starts[i]]
-        return chosen
 
     def read_blocks(self, name: str, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
         """Yield stored rows of ``vectors`` or of a row-aligned array, one block per shard.

@@ -7,7 +7,7 @@ each of those is checked completely.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any
@@ -66,9 +66,9 @@ class LabelledRows(Corpus):
         """Return the rows of one shard, shape (rows, d), in the stored dtype; see ``Corpus``."""
         return self._whole.read_index(self._rows[self.shard_range(i)])
 
-    def read_index(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
-        """Return the given rows, numbered within the label; see ``Corpus``."""
-        return self._whole.read_index(self._rows[rows])
+    def read_runs(self, runs: Iterable[npt.NDArray[np.integer[Any]]]) -> Iterator[npt.NDArray[Any]]:
+        """Yield the given rows, numbered within the label; see ``Corpus``."""
+        return self._whole.read_runs(self._rows[rows] for rows in runs)
 
     def read_rows(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Return the rows from ``start`` up to ``stop``, numbered within the label."""

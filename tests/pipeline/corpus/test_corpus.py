@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,6 +77,22 @@ def test_an_index_fetches_only_the_shards_it_needs(corpus: Corpus) -> None:
     Path(corpus.url, "vectors/c/0/0").unlink()
     chosen = np.array([1030, 2100])
     np.testing.assert_array_equal(corpus.read_index(chosen), vectors()[chosen])
+
+
+def test_runs_share_the_shard_between_them(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = []
+
+    def read_shard(self: Corpus, i: int, read: Any = Corpus.read_shard) -> Any:
+        fetched.append(i)
+        return read(self, i)
+
+    monkeypatch.setattr(Corpus, "read_shard", read_shard)
+    runs = [np.arange(0, 400), np.arange(400, 1500), np.array([], int), np.array([1500, 2499])]
+    for run, found in zip(runs, corpus.read_runs(runs), strict=True):
+        np.testing.assert_array_equal(found, vectors()[run])
+    assert fetched == [0, 1, 2]
+    backwards = list(corpus.read_runs(runs[::-1]))
+    np.testing.assert_array_equal(backwards[-1], vectors()[:400])
 
 
 @pytest.mark.parametrize("rows", [[3, 1], [-1, 2], [2500], [[1]], [0.5]])

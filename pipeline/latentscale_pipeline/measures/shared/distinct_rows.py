@@ -6,10 +6,12 @@ direction. Then only rows with equal projections are read and compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latentscale.array_types import Float64Array, Int64Array
 from latentscale.duplicates.distinct import (
@@ -143,10 +145,16 @@ class DistinctRows:
 
     def read(self, which: slice | Int64Array) -> Points:
         """Read the distinct rows at ascending positions."""
-        rows = self.corpus.read_index(self.rows[which])
-        return as_points(rows, self.metric).about(self.origin)
+        return self._points(self.corpus.read_index(self.rows[which]))
 
-    def read_groups(self) -> Iterator[Points]:
-        """Read all distinct rows, group by group."""
-        for group in range(self.groups.count):
-            yield self.read(self.groups.rows(group))
+    def read_groups(self, which: Iterable[int] | None = None) -> Iterator[Points]:
+        """Read all distinct rows, or some groups of them, group by group."""
+        groups = self.groups
+        runs = (
+            self.rows[groups.rows(group)]
+            for group in (range(groups.count) if which is None else which)
+        )
+        return map(self._points, self.corpus.read_runs(runs))
+
+    def _points(self, rows: NDArray[Any]) -> Points:
+        return as_points(rows, self.metric).about(self.origin)

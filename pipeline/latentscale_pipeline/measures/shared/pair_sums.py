@@ -79,8 +79,8 @@ def sum_pairs(inputs: Inputs) -> Output:
     first, second = cut_rows(distinct.corpus.n, distinct.corpus.d).pair(inputs.index)
     if max(first, second) >= groups.count:
         return Output()  # duplicates leave fewer groups than were planned
-    a = distinct.read(groups.rows(first))
-    b = a if second == first else distinct.read(groups.rows(second))
+    sides = list(distinct.read_groups(sorted({first, second})))
+    a, b = sides[0], sides[-1]
     sums = block_sums(
         a,
         b,
@@ -90,11 +90,11 @@ def sum_pairs(inputs: Inputs) -> Output:
         exponents=state.values["exponents"],
         precision=state.values["precision"],
     )
-    sides = [np.hstack([sums.products_a, sums.gaussians_a])]
+    found = [np.hstack([sums.products_a, sums.gaussians_a])]
     if b is not a:
-        sides.append(np.hstack([sums.products_b, sums.gaussians_b]))
+        found.append(np.hstack([sums.products_b, sums.gaussians_b]))
     # One object a part, because the number of objects determines the cost of a small pass.
-    return Output(values={"groups": sorted({first, second})}, arrays={"sums": np.vstack(sides)})
+    return Output(values={"groups": sorted({first, second})}, arrays={"sums": np.vstack(found)})
 
 
 def state_output(

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from latentscale.array_types import Float64Array
-from latentscale.tiles.distances import Points, as_points
+from latentscale.tiles.distances import as_points
 from latentscale.vendi.kernel_products import (
     SimilaritySquares,
     SimilarityTiles,
@@ -118,8 +118,10 @@ def _compute_tiles(
     corpus = inputs.corpora[inputs.parameters["role"]]
     groups = pass_groups(corpus.n, corpus.d)
     first, second = groups.pair(inputs.index)
-    a = _read_points(corpus, groups.rows(first))
-    b = a if second == first else _read_points(corpus, groups.rows(second))
+    held = [groups.rows(group) for group in sorted({first, second})]
+    runs = corpus.read_runs(np.arange(rows.start, rows.stop) for rows in held)
+    sides = [as_points(rows, "euclidean") for rows in runs]
+    a, b = sides[0], sides[-1]
     if not callable(similarity.kernel):
         origin = 0.5 * (a.rows.mean(axis=0) + b.rows.mean(axis=0))
         a, b = a.about(origin), b.about(origin)
@@ -131,10 +133,6 @@ def _compute_tiles(
         kind=np.float32,
         keep=keep,
     )
-
-
-def _read_points(corpus: Corpus, rows: slice) -> Points:
-    return as_points(corpus.read_rows(rows.start, rows.stop), "euclidean")
 
 
 def _read_tiles(stored: Artifact) -> Iterator[Tile]:
