@@ -30,6 +30,7 @@ from latentscale_pipeline.measures.finished_job import find_job, read_job
 from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.progress import reported
 from latentscale_pipeline.rows.columns import open_measured, rows_of_corpus
+from latentscale_pipeline.rows.query import check_reason
 from latentscale_pipeline.rows.selection import check_columns_cover_all, count_rows
 from latentscale_pipeline.rows.selection import choose_rows as find_rows
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -256,6 +257,8 @@ def _select(corpus: Corpus, among: Int64Array | None, job: str | None, **chosen:
         raise click.UsageError("--where reads the columns of --rows or of --table, not of both")
     where = " and ".join([*([] if given is None else [f"({given})"]), *conditions])
     rows = rows_of_corpus(read_job(job), corpus)
+    for reason in without:
+        check_reason(rows, reason)
     check_columns_cover_all(rows, where)
     for reason in dict.fromkeys(without):
         count = count_rows(rows, ROW_FILTERS[reason].where)

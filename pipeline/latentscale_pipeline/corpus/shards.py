@@ -27,6 +27,9 @@ from zarr.storage import MemoryStore
 CHUNK_BYTES = 1 << 20
 """Approximate size of a chunk inside a shard."""
 
+NOT_STORED = np.uint64(2**64 - 1)
+"""Offset and size of a chunk that a shard hasn't, in its index."""
+
 BLOCK_ROWS = 1024
 """The number of rows of a shard is a multiple of this, except in the last shard."""
 
@@ -165,37 +168,41 @@ def shard_index(layout: Layout) -> bytes | None:
     rows = np.zeros((layout.shard_rows, *layout.row_shape), layout.dtype)
     data = encode_shard(rows, layout)
     # All rows are zero, so only the index shows the order of the chunks.
-    return None if _rows_in_place(data, layout) is None else data[rows.nbytes :]
+    in_place = _rows_in_place(data, layout.shard_rows, layout)
+    return None if in_place is None else data[rows.nbytes :]
 
 
 def decode_shard(data: bytes | bytearray, rows: int, layout: Layout) -> npt.NDArray[Any]:
     """Decode the rows of one shard, the inverse of :func:`encode_shard`.
 
-    The data aren't checked; compare them with the manifest first. Rows of a full shard aren't
-    copied: the result is a view of ``data``, writable if ``data`` is.
+    The data aren't checked; compare them with the manifest first. Rows whose chunks are in their
+    order aren't copied: the result is a view of ``data``, writable if ``data`` is.
     """
-    whole = _rows_in_place(data, layout) if rows == layout.shard_rows else None
-    if whole is not None:
-        return whole
+    stored = _rows_in_place(data, rows, layout)
+    if stored is not None:
+        return stored
     objects: dict[str, Buffer] = {}
     array = _create(objects, replace(layout, rows=rows))
     objects[shard_key(layout, 0)] = HostBuffer.from_bytes(data)
     return np.asarray(array[...])
 
 
-def _rows_in_place(data: bytes | bytearray, layout: Layout) -> npt.NDArray[Any] | None:
-    """Return a view of the rows of a full shard, or None if its chunks aren't in row order."""
+def _rows_in_place(data: bytes | bytearray, rows: int, layout: Layout) -> npt.NDArray[Any] | None:
+    """Return a view of the rows of a shard, or None if its chunks aren't in row order."""
     if layout.dtype == "string":
         return None
-    shape = (layout.shard_rows, *layout.row_shape)
+    shape = (rows, *layout.row_shape)
     dtype = np.dtype(layout.dtype).newbyteorder("<")
-    size = math.prod(shape) * dtype.itemsize
-    chunks = layout.shard_rows // layout.chunk_rows
-    if len(data) != size + _index_bytes(layout):
+    # The last chunk that has rows is whole; those behind it aren't stored.
+    chunk = layout.chunk_rows * math.prod(layout.row_shape) * dtype.itemsize
+    chunks, stored = layout.shard_rows // layout.chunk_rows, -(-rows // layout.chunk_rows)
+    if len(data) != stored * chunk + _index_bytes(layout):
         return None
-    index = np.frombuffer(data, "<u8", 2 * chunks, size)
-    starts = np.arange(chunks, dtype=np.uint64) * np.uint64(size // chunks)
-    if not (np.array_equal(index[::2], starts) and (index[1::2] == size // chunks).all()):
+    index = np.frombuffer(data, "<u8", 2 * chunks, stored * chunk).reshape(chunks, 2)
+    starts = np.arange(stored, dtype=np.uint64) * np.uint64(chunk)
+    if not (np.array_equal(index[:stored, 0], starts) and (index[:stored, 1] == chunk).all()):
+        return None
+    if not (index[stored:] == NOT_STORED).all():
         return None
     return np.frombuffer(data, dtype, math.prod(shape)).reshape(shape)
 

@@ -89,16 +89,24 @@ def find_rows(
     if only is not None and only not in ROW_FILTERS:
         raise BadInput(f"{only} is no reason to look at rows; it can be {', '.join(ROW_FILTERS)}")
     reason = None if only is None else ROW_FILTERS[only]
-    if reason is not None and of is not None and of != reason.of:
-        raise BadInput(f"{only} are rows of the {reason.of}, not of the {of}")
     rows = open_rows(job, of or (reason.of if reason is not None else "corpus"))
-    if only and reason is not None and not set(names_in(reason.where)) <= set(rows.names):
-        raise BadInput(f"{job.url}: {_why_unknown(job, only, reason, rows.corpus.n)}")
+    if only is not None:
+        check_reason(rows, only)
     names = _names(rows, columns, reason)
     order = sort or (reason.sort if reason is not None else "")
     condition = _condition(reason, where)
     numbers = choose_rows(rows, condition, Order.parse(order) if order else None, limit)
     return FoundRows(rows, numbers, names, condition)
+
+
+def check_reason(rows: JobRows, only: str) -> None:
+    """Refuse a reason to look at rows that these rows can't have, or that the job doesn't know."""
+    job, reason = rows.job, ROW_FILTERS[only]
+    of = {score.of for score in job.results.scores if score.score == reason.score}
+    if rows.role != reason.of and rows.role not in of:
+        raise BadInput(f"{only} are rows of the {reason.of}, not of the {rows.role}")
+    if not set(names_in(reason.where)) <= set(rows.names):
+        raise BadInput(f"{job.url}: {_why_unknown(job, only, reason, rows.corpus.n)}")
 
 
 def _why_unknown(job: FinishedJob, only: str, reason: RowFilter, n: int) -> str:

@@ -485,5 +485,15 @@ def test_corpus_and_reference_are_cleaned_alike(tmp_path: Path, latentscale: Com
     job = alone.out.split("report   ")[1].split("/report.html")[0]
     ended = latentscale("subset", job, tmp_path / "n.zarr", "--of", "reference")
     assert (ended.code, "the job has no reference" in ended.err) == (2, True)
+    for reason in ("leaks", "exact-leaks", "outliers"):
+        of = ("--of", "reference", "--without", reason)
+        ended = latentscale("subset", cleaning[0][1], tmp_path / "n.zarr", *of)
+        assert ended.code == 2
+        assert f"{reason} are rows of the corpus, not of the reference" in ended.err
+        ended = latentscale("subset", job, tmp_path / "n.zarr", "--without", reason)
+        assert ended.code == 2
+        assert f"a job without a reference knows no {reason}" in ended.err
+    listed = latentscale("rows", cleaning[0][1], "--of", "reference", "--only", "near-duplicates")
+    assert listed.code == 0, listed.err
     ended = latentscale("subset", tmp_path / "clean.zarr", tmp_path / "n.zarr", "--of", "corpus")
     assert (ended.code, "--of is for a finished job" in ended.err) == (2, True)
