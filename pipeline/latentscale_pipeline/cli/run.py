@@ -31,6 +31,7 @@ from latentscale_pipeline.cli.source_arguments import (
     SOURCE_NAMES,
     SOURCE_OPTIONS,
     SourceChoice,
+    naming_options_of,
 )
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus
@@ -160,17 +161,17 @@ def _ingested(
     if len(patterns) > 1 and echo is not None:
         echo(f"{len(patterns)} sources are read as one corpus; --reference compares with another")
     with storage_options(config.storage_options), reported("ingest", "rows") as progress:
-        made = {
-            role: ensure_corpus(
-                patterns,
-                config.output,
-                silent if quiet else progress,
-                runner_for(config.cluster, silent if quiet else progress, echo),
-                fields=choice,
-            )
-            for role, (patterns, choice) in sources.items()
-            if choice or len(patterns) > 1
-        }
+        made = {}
+        for role, (patterns, choice) in sources.items():
+            if choice or len(patterns) > 1:
+                with naming_options_of(role):
+                    made[role] = ensure_corpus(
+                        patterns,
+                        config.output,
+                        silent if quiet else progress,
+                        runner_for(config.cluster, silent if quiet else progress, echo),
+                        fields=choice,
+                    )
     for role, corpus in made.items():
         if echo is not None and (dropped := corpus.manifest.dropped).count:
             rows, first = counted(dropped.count, "row"), dropped.rows[0]

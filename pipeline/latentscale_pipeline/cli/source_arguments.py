@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import click
 from latentscale_pipeline.cli.job_arguments import is_job_file
 from latentscale_pipeline.cli.options import ON_INVALID
 from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.corpus.formats.container import UnknownField
 from latentscale_pipeline.corpus.ingest.sources import FieldChoice
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -129,6 +132,20 @@ class SourceChoice:
         if config.reference is not None:
             found["reference"] = ([config.reference], reference)
         return found
+
+
+@contextmanager
+def naming_options_of(role: Role) -> Iterator[None]:
+    """Name the options of the reference where it hasn't the fields of the corpus."""
+    try:
+        yield
+    except UnknownField as error:
+        if role != "reference":
+            raise
+        raise BadInput(
+            f"{error} for the reference alone, with --reference-vectors, "
+            "--reference-labels-column, --reference-ids-column or --reference-texts-column"
+        ) from None
 
 
 def _fields(values: Mapping[str, Any], prefix: str) -> tuple[str | None, dict[str, str]]:

@@ -200,7 +200,8 @@ def _points(compared: ComparedScore, *, typeset: bool = False) -> str:
 
 def _difference(compared: ComparedScore, *, typeset: bool = False) -> str:
     if compared.difference is None:
-        return ""
+        shares = compared.score.unit == SHARE_OF_ROWS
+        return _points(compared, typeset=typeset) if shares else ""
     if typeset and compared.score.unit == SHARE_OF_ROWS:
         return _points(compared, typeset=True)
     if compared.difference == 0.0:

@@ -115,9 +115,9 @@ def _difference(score: ComparedScore) -> dict[str, Any]:
 
 
 def _sampled(score: ComparedScore) -> dict[str, Any]:
-    """Return the means of samples, where these tell the change."""
+    """Return the means of samples, or shares of as many rows, where these tell the change."""
     usual = score.expected
-    if usual is None or not is_told_by_samples(score):
+    if usual is None or (score.sampled is None and not is_told_by_samples(score)):
         return {}
     difference = usual.found - usual.centre
     return {

@@ -129,7 +129,8 @@ def _rows_said(results: Results, rows: Sequence[Strip]) -> str:
     if not unusual:
         return f"Nothing unusual among its rows.{rest}" if not rest else rest.strip()
     said = "One of these is" if unusual == 1 else f"{unusual} of these are"
-    return f"{said} not usual.{rest}"
+    fewer = all(strip.away < 0 for strip in rows if strip.differs)
+    return f"{said} not usual{': fewer than expected' if fewer else ''}.{rest}"
 
 
 def _question(compared: Sequence[Compared], headlines: Sequence[Score]) -> str:

@@ -36,8 +36,8 @@ from latentscale_pipeline.views.repeats import format_repeats
 from latentscale_pipeline.views.scores import explain_summary, format_p, format_summarised
 from latentscale_pipeline.views.terminal import format_table, print_lines
 
-MIN_USUAL, MAX_UNUSUAL = 5, 12
-"""Number of scores that are shown beside the verdict."""
+MIN_SHOWN = 5
+"""Least number of scores that are shown beside the verdict; all that differ are shown."""
 
 WIDTH = 79
 """Width of sentences in characters."""
@@ -117,7 +117,7 @@ def format_evidence(
     corpus = f"at {sampled:,} rows" if sampled else "rows"
     rows = []
     unusual = sum(one.p <= LEVEL for one in known)
-    for one in known[: min(max(MIN_USUAL, unusual), MAX_UNUSUAL)]:
+    for one in known[: max(MIN_SHOWN, unusual)]:
         found, usual = found_and_usual(one, sampled)
         cells = {"": one.title, corpus: found, "expected": usual, " ": _strip(one.expected)}
         rows.append({**cells, "p": format_p(one.p)})

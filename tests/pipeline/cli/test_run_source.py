@@ -142,9 +142,12 @@ def test_columns_are_named_on_the_command_line(latentscale: Command, rows: np.nd
     for of, name in (("corpus", "new"), ("reference", "old")):
         shown = latentscale("rows", job, "--of", of, "--columns", "row,id,label", "--json").out
         assert json.loads(shown.splitlines()[3]) == {"row": 3, "id": f"{name}-3", "label": "odd"}
-    # The reference may have others.
+    # The reference may have others, and the message on a missing one says how they are named.
     old = pa.parquet.read_table("old.parquet").rename_columns(["key", "kind", "vector", "other"])
     pa.parquet.write_table(old, "renamed.parquet")
+    ended = latentscale("run", "new.parquet", *named, *options, "--reference", "renamed.parquet")
+    assert (ended.code, "there is no 'emb' in it" in ended.err) == (2, True)
+    assert "name one of those for the reference alone, with --reference-vectors, " in ended.err
     others = ["--reference-vectors", "vector", "--reference-ids-column", "key"]
     others += ["--reference-labels-column", "kind"]
     renamed = ["new.parquet", "--reference", "renamed.parquet"]

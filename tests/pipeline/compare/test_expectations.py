@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latentscale_pipeline.compare.cells import format_scores, summarise_score
+from latentscale_pipeline.compare.cells import format_score, format_scores, summarise_score
+from latentscale_pipeline.compare.comparability import Mismatch
+from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.document import comparison_document
 from latentscale_pipeline.compare.gate_checks import check_gates
 from latentscale_pipeline.compare.gates import Gate
@@ -15,6 +17,7 @@ from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.results.model import ExpectedRange, Score
 from latentscale_pipeline.views.formatting import format_apart
 from tests.support.comparisons import job, row
 from tests.support.jobs import run_here
@@ -203,6 +206,35 @@ def test_the_label_whose_share_changed_is_named(tmp_path: Path, with_reference: 
     assert shares[0].score.label == "cats"
     assert "Label cats: 15 of 600 rows, where " in verdict.reason
     assert "Higher than expected: Rows (label dogs); Rows (label birds)" in (verdict.also or "")
+
+
+def test_shares_of_rows_have_one_difference_in_every_form() -> None:
+    def one(value: float) -> Score:
+        numbers = {"value": value, "lower": value, "upper": value, "bounds": "exact"}
+        return Score(
+            measure="duplicates",
+            of="corpus",
+            score="near-duplicates",
+            unit="share of rows",
+            **numbers,
+        )
+
+    usual = ExpectedRange(
+        rows=1600,
+        found=0.00125,
+        centre=0.1122,
+        lower=0.08,
+        upper=0.14,
+        z=-12.0,
+        p=1e-9,
+        smallest_found=0.05,
+    )
+    apart = (Mismatch("rows", "n of the corpus", 1600, 1700),)
+    compared = ComparedScore(one(0.00125), one(0.11882), apart, expected=usual, p=1e-8)
+    assert compared.left_out
+    cells = format_score(compared, typeset=False)
+    assert cells.difference == summarise_score(compared)["change"] == "-11.8 points"
+    assert cells.verdict == "significant"
 
 
 def test_jobs_without_samples_cannot_tell() -> None:

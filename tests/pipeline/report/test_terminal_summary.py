@@ -58,6 +58,19 @@ def test_scores_that_corpora_of_other_sizes_change_are_marked() -> None:
     )
 
 
+def test_every_score_that_differs_is_shown() -> None:
+    results = example_results()
+    first = next(score for score in results["scores"] if score["score"] == "area")
+    usual = {"rows": 100, "found": 9.0, "centre": 2.0, "lower": 1.0, "upper": 3.0, "z": 9.0}
+    usual |= {"p": 1e-6, "p_adjusted": 1e-5, "smallest_found": 1.0}
+    results["scores"] = [{**first, "expected": usual} for _ in range(16)]
+    results["scores"].append({**first, "expected": usual | {"p": 0.9, "p_adjusted": 1.0}})
+    results["verdict"] = {"value": "differs", "reason": "So.", "compared": 17}
+    lines = summary(results)
+    assert sum("<0.001" in line for line in lines) == 16
+    assert "1 further score, at least as usual" in lines
+
+
 def test_a_known_sampling_error_hides_a_narrower_bracket() -> None:
     results = example_results()
     for score in results["scores"]:

@@ -26,6 +26,10 @@ KINDS = "USTiu"
 """Kinds of dtypes whose values can be ids, labels or texts: texts and whole numbers."""
 
 
+class UnknownField(BadInput):
+    """A field was named that a source hasn't."""
+
+
 @dataclass(frozen=True)
 class Field:
     """One array of a container, or one column of a table.
@@ -250,7 +254,7 @@ def _named(container: Container, fields: Collection[Field], name: str) -> Field:
     for field in fields:
         if field.name == name.strip("/"):
             return field
-    raise BadInput(
+    raise UnknownField(
         f"{container.path}: there is no {name!r} in it (it holds {_listed(fields)}); name one of "
         "those"
     )

@@ -38,6 +38,9 @@ COLUMNS = {"ids": ("id", "ids"), "labels": ("label", "labels"), "texts": ("text"
 
 NAMES = frozenset(name for names in COLUMNS.values() for name in names)
 
+SUGGESTED = 3
+"""Number of columns that are suggested as labels."""
+
 NAMED = 5
 """Number of files that are left out and named; the rest are counted."""
 
@@ -129,6 +132,20 @@ class Sources:
             if not {f.name, *f.columns} & names
         )
 
+    @property
+    def unused_labels(self) -> tuple[str, ...]:
+        """Fields of the first source that could be labels, if it has none."""
+        first = self.items[0]
+        used = {column.name for column in first.columns.values()}
+        return tuple(
+            field.name
+            for field in first.container.fields
+            if "labels" not in first.columns
+            and field.name not in used
+            and field.shape == (first.rows,)
+            and field.dtype.kind in KINDS
+        )[:SUGGESTED]
+
 
 @dataclass(frozen=True)
 class FieldChoice:
@@ -173,6 +190,8 @@ def describe_sources(sources: Sources) -> Iterator[str]:
         yield f"{name} from column {column.name}"
     if sources.left_out:
         yield f"left out: {', '.join(sources.left_out)}"
+    if candidates := sources.unused_labels:
+        yield f"no labels; --labels-column takes a column as labels: {', '.join(candidates)}"
     wide = {str(source.dtype) for source in sources.items if not _is_kept(source.dtype)}
     if wide:
         yield f"{', '.join(sorted(wide))} is rounded to float32, to 7 digits"

@@ -99,7 +99,10 @@ def test_what_was_taken_left_out_and_rounded_is_said(
     ]
     none = ("--ids-column", "", "--labels-column", "", "--texts-column", "", "--overwrite")
     ended = latentscale("ingest", source, tmp_path / "c.zarr", *none)
-    assert ended.err.splitlines()[0] == "ingest: left out: id, label, text, note"
+    assert ended.err.splitlines()[:2] == [
+        "ingest: left out: id, label, text, note",
+        "ingest: no labels; --labels-column takes a column as labels: id, label, text",
+    ]
     assert open_corpus(str(tmp_path / "c.zarr")).texts("ids") is None
     other = lines(tmp_path / "b.jsonl", label=[0.5] * N, note=["b"] * N)
     ended = latentscale("ingest", other, tmp_path / "other.zarr")
