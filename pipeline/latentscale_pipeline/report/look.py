@@ -62,10 +62,20 @@ def rows_section(results: Results) -> list[Section]:
 
 
 def _in_turn(results: Results) -> Iterator[tuple[str, ShownRow]]:
-    """Yield rows once each, those of reasons that are unusually frequent first."""
-    unusual = _unusual(results)
+    """Yield rows once each, those of reasons that are unusually frequent first.
+
+    A reason most of whose rows another one names as well comes after the others.
+    """
+    unusual, known = _unusual(results), _known(results)
+    count = {each.reason: each.count for each in known}
+    wholes = {
+        whole
+        for each in known
+        if (whole := ROW_FILTERS[each.reason].part_of) in count
+        and 0 < count[whole] < 2 * each.count
+    }
     seen: set[tuple[str, int]] = set()
-    for each in sorted(_known(results), key=lambda each: each.reason not in unusual):
+    for each in sorted(known, key=lambda each: (each.reason not in unusual, each.reason in wholes)):
         fresh = [row for row in each.rows if (each.of, row.row) not in seen][:OF_A_REASON]
         seen |= {(each.of, row.row) for row in fresh}
         for row in fresh:

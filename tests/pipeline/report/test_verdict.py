@@ -203,6 +203,26 @@ def test_a_report_of_an_earlier_version_has_no_verdict() -> None:
     assert (opening.kind, opening.heading) == ("not_compared", "Not compared")
 
 
+def test_rows_of_another_kind_come_before_more_of_the_same() -> None:
+    results = with_rows()
+    usual = results["scores"][-1]["expected"]
+    for name in ("exact leaks", "leaks", "outliers"):
+        row = next(score for score in results["scores"] if score["score"] == "leaks")
+        row = {**row, "score": name, "value": 0.04}
+        row["expected"] = usual | {"found": 0.04, "p_adjusted": 1e-6}
+        results["scores"].append(row)
+    rows = [{"row": 20 + place, "other": 7, "distance": 0.0} for place in range(40)]
+    far = [{"row": 100, "other": 7, "distance": 0.9}]
+    named = [("exact-leaks", rows), ("leaks", rows), ("outliers", far)]
+    results["rows"] = [
+        {"reason": reason, "of": "corpus", "count": len(rows), "rows": rows}
+        for reason, rows in named
+    ]
+    opening = job_report(read(results)).opening
+    assert opening is not None
+    assert [row.name for row in opening.look] == ["row 20", "row 100", "row 24"]
+
+
 def test_the_report_says_which_rows_are_unusual_and_names_them() -> None:
     report = job_report(read(with_rows()))
     opening = report.opening
