@@ -7,7 +7,6 @@ from dataclasses import replace
 import click
 from rich.console import Console
 
-from latentscale_pipeline.cli.options import JSON
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.measures.registry import ROW_FILTERS
@@ -49,7 +48,7 @@ SHOWN = 20
 )
 @click.option("--output", metavar="FILE", help="Write a .parquet, .csv or .jsonl file instead.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-@JSON
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document a row.")
 def rows(
     job: str,
     only: str | None,

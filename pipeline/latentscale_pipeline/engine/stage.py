@@ -52,6 +52,9 @@ class Stage:
         The corpora that it reads: ``corpus``, ``reference`` or both.
     parameters : mapping
         JSON values that determine the result.
+    hints : mapping
+        JSON values that determine no number of the result, as what is stored to save time. They
+        aren't part of the stage's key.
     seed : int or None
         The job's seed if the stage draws random numbers.
     finalise : callable or None
@@ -91,6 +94,7 @@ class Stage:
     needs: tuple[str, ...] = ()
     corpora: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    hints: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     finalise: Work | None = None
     advance: Work | None = None

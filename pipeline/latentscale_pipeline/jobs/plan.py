@@ -30,11 +30,13 @@ from latentscale_pipeline.measures.by_label import plan_by_label
 from latentscale_pipeline.measures.fresh_samples import plan_samples
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import Echo, Progress, silent
+from latentscale_pipeline.storage.disk import free_bytes
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 SPARE_BYTES = 10 * 2**30
-"""Bytes that a stage may store on a disk, or in a folder that machines share, to save computing."""
+"""Bytes that a stage may store on a disk, or in a folder that machines share, to save computing;
+at most half of what is free there."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,7 @@ def job_facts(
         sample_rows=config.sampling.rows,
         pair=config.pair,
         # From a remote store, reading takes about as long as computing.
-        spare_bytes=SPARE_BYTES if ObjectStore(config.output).is_local else 0,
+        spare_bytes=min(SPARE_BYTES, (free_bytes(ObjectStore(config.output)) or 0) // 2),
     )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.engine.calibration import TYPICAL
@@ -14,6 +12,7 @@ from latentscale_pipeline.jobs.machine import memory_bytes
 from latentscale_pipeline.jobs.schedule import Schedule, simulate_schedule
 from latentscale_pipeline.jobs.stage_forecast import StageForecast, forecast_stage
 from latentscale_pipeline.jobs.worker_pool import WorkerPool, memory_shortfall
+from latentscale_pipeline.storage.disk import free_bytes
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import strip_credentials
 from latentscale_pipeline.views.formatting import format_bytes
@@ -69,20 +68,8 @@ def forecast_disk(
         "kept_bytes": kept,
         "needed_bytes": ingested_bytes + peak,
         "missing_bytes": ingested_bytes + (max(0, peak - present) if missing else 0),
-        "free_bytes": _free_bytes(ObjectStore(config.output)),
+        "free_bytes": free_bytes(ObjectStore(config.output)),
     }
-
-
-def _free_bytes(output: ObjectStore) -> int | None:
-    """Return the free bytes on the disk of a local output; None for a remote store."""
-    if not output.is_local:
-        return None
-    place = Path(output.url).absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir():
-        raise BadInput(f"output {output.url}: {place} is a file; name a folder")
-    return shutil.disk_usage(place).free
 
 
 def _disk_shortfall(config: JobConfig, disk: Disk) -> str | None:

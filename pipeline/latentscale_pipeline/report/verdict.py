@@ -353,7 +353,7 @@ def _diversity(known: Sequence[Compared]) -> str:
     if not of_diversity:
         return ""
     if not outside:
-        return f"It is neither more nor less diverse, by {of}."
+        return f"No difference of diversity is found, by {of}."
     if higher and lower:
         return f"By {higher} of {of} it is more diverse, and by {lower} less."
     word = "more" if higher else "less"

@@ -108,7 +108,7 @@ def test_the_strongest_evidence_is_named_first() -> None:
         ((9.0, 9.0, 9.0), "It is more diverse, by 3 scores of diversity. "),
         ((1.0, 4.5, 1.0), "It is less diverse, by 2 of 3 scores of diversity. "),
         ((9.0, 1.0, 9.0), "By 2 of 3 scores of diversity it is more diverse, and by 1 less. "),
-        ((4.5, 4.5, 4.5), "It is neither more nor less diverse, by 3 scores of diversity. "),
+        ((4.5, 4.5, 4.5), "No difference of diversity is found, by 3 scores of diversity. "),
     ],
 )
 def test_a_verdict_answers_whether_it_is_as_diverse(found: tuple[float, ...], said: str) -> None:

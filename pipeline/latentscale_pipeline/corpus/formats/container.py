@@ -232,11 +232,11 @@ def _only_candidate(container: Container, fields: list[Field]) -> Field:
     if candidates:
         raise BadInput(
             f"{container.path}: there are several two-dimensional float arrays (it holds "
-            f"{_listed(fields)}); name one with latentscale ingest --vectors"
+            f"{_listed(fields)}); name one with --vectors"
         )
     raise BadInput(
         f"{container.path}: there is no two-dimensional float array (it holds {_listed(fields)}); "
-        "name the array to use with latentscale ingest --vectors, or save the vectors as .npy"
+        "name the array to use with --vectors, or save the vectors as .npy"
     )
 
 

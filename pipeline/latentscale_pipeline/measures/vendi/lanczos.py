@@ -60,15 +60,15 @@ def pass_groups(n: int, d: int) -> RowGroups:
 @under_kernel
 def add_similarities(inputs: Inputs, similarity: Similarity) -> Output:
     """Add the squared similarities of one pair of groups, and store the similarities if asked."""
-    p = inputs.parameters
-    corpus = inputs.corpora[p["role"]]
+    stored = inputs.stage.hints["stored"]
+    corpus = inputs.corpora[inputs.parameters["role"]]
     groups = pass_groups(corpus.n, corpus.d)
     first, second = groups.pair(inputs.index)
     roots = _roots(inputs, corpus)
-    tiles = _compute_tiles(inputs, similarity, keep=p["stored"])
+    tiles = _compute_tiles(inputs, similarity, keep=stored)
     masses_a, masses_b = (roots[groups.rows(group)] ** 2 for group in (first, second))
     found = sum_squares(tiles, masses_a, None if second == first else masses_b)
-    if not p["stored"]:
+    if not stored:
         return Output(values=asdict(found))
     sections = ((f"{rows.start}-{columns.start}", tile) for rows, columns, tile in tiles.kept)
     return Output(values=asdict(found), sections={TILES: sections})

@@ -441,7 +441,8 @@ def _similarities_stage(stage: Stage, corpus: CorpusFacts, spare_bytes: int) -> 
         work=add_similarities,
         finalise=join_similarities,
         partitions=groups.pairs,
-        parameters={**parameters, "stored": stored},
+        parameters=parameters,
+        hints={"stored": stored},
         seed=None,
         temporary="result",
         lasting_parts=True,
@@ -465,7 +466,7 @@ def _pair_bytes(corpus: CorpusFacts) -> int:
 
 def _passes_stage(stage: Stage, corpus: CorpusFacts, similarities: Stage) -> Stage:
     """Plan a pass over the pairs of row groups for every product."""
-    groups, stored = pass_groups(corpus.n, corpus.d), similarities.parameters["stored"]
+    groups, stored = pass_groups(corpus.n, corpus.d), similarities.hints["stored"]
     widest, stepping = 1 + PASS_DEFLATED, 1 + PROBES
     # Vectors and products.
     product = _pair_bytes(corpus) + 2 * min(groups.size, corpus.n) * widest * 8 * 3

@@ -261,7 +261,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda p: npz_to(p, a=PLAIN, b=PLAIN, y=np.arange(3)),
         (
             r"several two-dimensional float arrays \(it holds a float32 \(20, 4\), b float32 "
-            r"\(20, 4\), y int64 \(3,\)\); name one with latentscale ingest --vectors"
+            r"\(20, 4\), y int64 \(3,\)\); name one with --vectors"
         ),
     ),
     "npz of none": (
