@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -32,8 +32,13 @@ from latentscale.vendi.kernels import (
 FUNCTION_ROWS = 512
 """Rows a side of the blocks that a kernel function gets."""
 
-Tile = tuple[slice, slice, FloatArray]
-"""Rows of one block, rows of the other, and their similarities."""
+
+class Tile(NamedTuple):
+    """Rows of one block, rows of the other, and their similarities."""
+
+    rows: slice
+    columns: slice
+    similarities: FloatArray
 
 
 def kept_type(n: int, kept_bytes: int) -> type[np.floating[Any]] | None:
@@ -89,7 +94,7 @@ class SimilarityTiles:
             yield from self.kept
             return
         for rows, columns, tile in self.compute():
-            yield rows, columns, tile.astype(self.kind, copy=False)
+            yield Tile(rows, columns, tile.astype(self.kind, copy=False))
 
     def compute(self) -> Iterator[tuple[slice, slice, Float64Array]]:
         """Compute every tile, in double precision."""
@@ -221,7 +226,7 @@ def sum_squares(
         if tiles.keep or tiles.kind is np.float32:
             rounded = tile.astype(tiles.kind)
         if tiles.keep:
-            kept.append((rows, columns, rounded))
+            kept.append(Tile(rows, columns, rounded))
         if tiles.kind is np.float32:
             np.square(rounded, out=tile, dtype=np.float64)
             rounded_squares += both * float(masses_a[rows] @ (tile @ masses[columns]))

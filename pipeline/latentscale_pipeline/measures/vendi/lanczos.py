@@ -139,7 +139,8 @@ def _read_tiles(stored: Artifact) -> Iterator[Tile]:
     for name in stored.objects[TILES]["sections"]:
         tile = stored.section(TILES, name)
         row, column = map(int, name.split("-"))
-        yield slice(row, row + tile.shape[0]), slice(column, column + tile.shape[1]), tile
+        rows, columns = tile.shape
+        yield Tile(slice(row, row + rows), slice(column, column + columns), tile)
 
 
 @under_kernel
