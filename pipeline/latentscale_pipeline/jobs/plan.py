@@ -260,9 +260,20 @@ def job_facts(
         samples=config.sampling.samples if config.sampling.method == "auto" else 0,
         sample_rows=config.sampling.rows,
         pair=config.pair,
-        # From a remote store, reading takes about as long as computing.
-        spare_bytes=min(SPARE_BYTES, (free_bytes(ObjectStore(config.output)) or 0) // 2),
+        spare_bytes=_spare_bytes(config.output),
     )
+
+
+def _spare_bytes(output: str) -> int:
+    """Return the bytes that stages may store; none for a remote store, which is slow to read.
+
+    An output that can't be written is refused by what writes there.
+    """
+    try:
+        free = free_bytes(ObjectStore(output)) or 0
+    except (BadInput, OSError):
+        return 0
+    return min(SPARE_BYTES, free // 2)
 
 
 def _label_rows(config: JobConfig, corpus: Corpus | UningestedCorpus) -> dict[str, int]:

@@ -229,7 +229,7 @@ def test_a_disk_that_turns_read_only_then_full_loses_nothing(
     assert markers() == first
     # Another program may fill the disk after the run has begun.
     with monkeypatch.context() as patch:
-        patch.setattr(resources, "_free_bytes", lambda output: None)
+        patch.setattr(resources, "free_bytes", lambda output: None)
         ended = latentscale("run", config)
     assert ended.code == 3
     assert last_line(ended.err).startswith(f"latentscale: {disk.path}/store-")
