@@ -12,17 +12,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from contest import COMMAND, clustered_rows, header, rows_options, write
+from contest import (
+    checkout_options,
+    clustered_rows,
+    compared_checkouts,
+    header,
+    rows_options,
+    show_medians,
+    time_command,
+    write,
+)
 
 HERE = Path(__file__).resolve().parent.parent
 KERNEL = ("--measures", "vendi", "-o", "measures.vendi.kernels=[rbf]")
@@ -44,16 +49,9 @@ WORKERS = (
 def run_job(checkout: Path, source: Path, options: tuple[str, ...]) -> dict[str, Any]:
     """Run a job in a fresh process; return its seconds, peak memory and scores."""
     with tempfile.TemporaryDirectory(dir=source.parent) as output:
-        arguments = ["run", str(source), "--output", output, *options, *WORKERS]
-        paths = os.pathsep.join(str(checkout / folder) for folder in ("src", "pipeline"))
-        started = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-c", COMMAND, *arguments, "--quiet"],
-            env={**os.environ, "PYTHONPATH": paths},
-            stdout=subprocess.DEVNULL,
-            check=True,
+        seconds = time_command(
+            checkout, "run", source, "--output", output, *options, *WORKERS, "--quiet"
         )
-        seconds = time.perf_counter() - started
         [path] = Path(output).glob("*/results.json")
         results = json.loads(path.read_text())
     return {
@@ -70,9 +68,7 @@ def run_job(checkout: Path, source: Path, options: tuple[str, ...]) -> dict[str,
 
 def compare(arguments: argparse.Namespace) -> None:
     """Run every case in every checkout in turns, print the medians, and write a record."""
-    checkouts = {"now": HERE}
-    if arguments.before is not None:
-        checkouts = {"before": arguments.before.resolve(), **checkouts}
+    checkouts = compared_checkouts(arguments, HERE)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for case, (n, d, options) in CASES.items():
@@ -88,10 +84,7 @@ def compare(arguments: argparse.Namespace) -> None:
                 name: statistics.median(run["seconds"] for run in own) for name, own in runs.items()
             }
             found[case] = {"median_seconds": medians, "runs": runs}
-            shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in medians.items())
-            share = medians["now"] / medians[next(iter(checkouts))]
-            sys.stdout.write(f"{case}: {shown} ({share:.2f})\n")
-            sys.stdout.flush()
+            show_medians(case, medians)
     write(arguments.output, {**header(arguments), "results": found})
 
 
@@ -99,10 +92,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[rows_options()],
+        parents=[rows_options(), checkout_options()],
     )
-    parser.add_argument("--before", type=Path, help="another checkout to compare with")
-    parser.add_argument("--only", default="", help="only cases whose names contain this")
     parser.add_argument("--output", type=Path, default=Path("beyond-memory.json"))
     compare(parser.parse_args())
 

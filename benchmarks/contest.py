@@ -182,6 +182,27 @@ def rows_options() -> argparse.ArgumentParser:
     return options
 
 
+def checkout_options() -> argparse.ArgumentParser:
+    """Return the options for another checkout and for the cases that are run."""
+    options = argparse.ArgumentParser(add_help=False)
+    options.add_argument("--before", type=Path, help="another checkout to compare with")
+    options.add_argument("--only", default="", help="only cases whose names contain this")
+    return options
+
+
+def compared_checkouts(arguments: argparse.Namespace, here: Path) -> dict[str, Path]:
+    """Return this checkout, after the other one if there is one."""
+    before = {} if arguments.before is None else {"before": arguments.before.resolve()}
+    return {**before, "now": here}
+
+
+def show_medians(case: str, medians: Mapping[str, float]) -> None:
+    """Print the median seconds of a case in every checkout, and their ratio."""
+    shown = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in medians.items())
+    share = medians["now"] / next(iter(medians.values()))
+    print(f"{case}: {shown} ({share:.2f})", flush=True)
+
+
 def read_rows(arguments: argparse.Namespace, n: int) -> np.ndarray:
     """Return the first distinct rows of a file, or clustered ones."""
     if arguments.data is None:

@@ -14,13 +14,22 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from contest import clustered_rows, header, read_rows, rows_options, time_command, write
+from contest import (
+    checkout_options,
+    clustered_rows,
+    compared_checkouts,
+    header,
+    read_rows,
+    rows_options,
+    show_medians,
+    time_command,
+    write,
+)
 from numpy.typing import NDArray
 
 HERE = Path(__file__).resolve().parent.parent
@@ -63,9 +72,7 @@ def save(path: Path, rows: NDArray[np.float32]) -> None:
 
 def compare(arguments: argparse.Namespace) -> None:
     """Time every case in every checkout, print the medians, and write a record."""
-    checkouts = {"now": HERE}
-    if arguments.before is not None:
-        checkouts = {"before": arguments.before.resolve(), **checkouts}
+    checkouts = compared_checkouts(arguments, HERE)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for case, (command, n, dimension, suffix) in CASES.items():
@@ -84,10 +91,7 @@ def compare(arguments: argparse.Namespace) -> None:
                         seconds[name].append(round(took, 3))
             found[case] = {name: statistics.median(times) for name, times in seconds.items()}
             found[case]["seconds"] = seconds
-            shown = ", ".join(f"{name} {found[case][name]:.2f} s" for name in checkouts)
-            share = found[case]["now"] / found[case][next(iter(checkouts))]
-            sys.stdout.write(f"{case}: {shown} ({share:.2f})\n")
-            sys.stdout.flush()
+            show_medians(case, {name: found[case][name] for name in checkouts})
     write(arguments.output, {**header(arguments), "results": found})
 
 
@@ -95,10 +99,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[rows_options()],
+        parents=[rows_options(), checkout_options()],
     )
-    parser.add_argument("--before", type=Path, help="another checkout to compare with")
-    parser.add_argument("--only", default="", help="only cases whose names contain this")
     parser.add_argument("--most-rows", type=int, default=10_000, help="largest number of rows")
     parser.add_argument("--output", type=Path, default=Path("default-job.json"))
     compare(parser.parse_args())

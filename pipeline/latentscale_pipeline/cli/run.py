@@ -31,7 +31,7 @@ from latentscale_pipeline.cli.source_arguments import (
     SOURCE_NAMES,
     SOURCE_OPTIONS,
     SourceChoice,
-    naming_options_of,
+    suggesting_options_of,
 )
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus
@@ -164,7 +164,7 @@ def _ingested(
         made = {}
         for role, (patterns, choice) in sources.items():
             if choice or len(patterns) > 1:
-                with naming_options_of(role):
+                with suggesting_options_of(role):
                     made[role] = ensure_corpus(
                         patterns,
                         config.output,

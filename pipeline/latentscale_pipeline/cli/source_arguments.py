@@ -35,14 +35,9 @@ SOURCE_OPTIONS = (
     click.option("--reference-texts", metavar="FILE", help="The same for the reference."),
     *(
         click.option(
-            f"--reference-{name}", metavar="NAME", help=f"The same for the reference [{default}]."
+            f"--reference-{name}", metavar="NAME", help="The same for the reference, if it differs."
         )
-        for name, default in (
-            ("vectors", "--vectors"),
-            ("ids-column", "--ids-column"),
-            ("labels-column", "--labels-column"),
-            ("texts-column", "--texts-column"),
-        )
+        for name in ("vectors", "ids-column", "labels-column", "texts-column")
     ),
     ON_INVALID,
 )
@@ -135,8 +130,8 @@ class SourceChoice:
 
 
 @contextmanager
-def naming_options_of(role: Role) -> Iterator[None]:
-    """Name the options of the reference where it hasn't the fields of the corpus."""
+def suggesting_options_of(role: Role) -> Iterator[None]:
+    """Suggest the options of the reference where it hasn't the fields of the corpus."""
     try:
         yield
     except UnknownField as error:

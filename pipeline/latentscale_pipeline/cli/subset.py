@@ -71,14 +71,14 @@ def subset(
     The new corpus has the rows that meet all conditions, in their order, with their ids, labels
     and weights. CORPUS may be a finished job, which stands for its corpus, or with --of for its
     reference: --without leaves out the rows that it names for a reason, and keeps one of those that
-    are near each other. --where
-    compares the columns ids, labels and weights, and those of --table, with literals and with each
-    other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses. A column of true and false is
-    a condition by itself. With a job it compares what that knows of each row, the columns of
-    `latentscale rows`, also with null, for example with --where "near_duplicate_of is null".
-    --drop-duplicates keeps the first of rows that are near each other. Then --diverse chooses rows
-    that raise the Vendi score of order 2 most, and --cover those farthest from each other, so that
-    all others are near one. Outliers are among the first of both, so leave these out before.
+    are near each other. --where compares the columns ids, labels and weights, and those of --table,
+    with literals and with each other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses. A
+    column of true and false is a condition by itself. With a job it compares what that knows of
+    each row, the columns of `latentscale rows`, also with null, for example with --where
+    "near_duplicate_of is null". --drop-duplicates keeps the first of rows that are near each other.
+    Then --diverse chooses rows that raise the Vendi score of order 2 most, and --cover those
+    farthest from each other, so that all others are near one. Outliers are among the first of both,
+    so leave these out before.
 
     \b
     Example:
@@ -147,11 +147,10 @@ def _open(
         opened = open_corpus(corpus)
     except BadInput:
         if job is None and find_job(corpus).exists("results.json"):
-            measured_by = read_job(corpus)
-            if of == "reference" and "reference" not in measured_by.corpora:
-                raise BadInput(f"{corpus}: the job has no reference") from None
-            opened = open_measured(measured_by, of or "corpus")
-            return opened, corpus if where or without else None
+            finished, role = read_job(corpus), of or "corpus"
+            if role not in finished.corpora:
+                raise BadInput(f"{corpus}: the job has no {role}") from None
+            return open_measured(finished, role), corpus if where or without else None
         if job is None and without:
             raise BadInput(
                 f"{corpus}: neither a corpus nor a finished job; --without needs a job, as CORPUS "

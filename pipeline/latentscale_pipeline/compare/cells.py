@@ -104,17 +104,18 @@ def summarise_score(compared: ComparedScore) -> dict[str, str]:
     """Format one score for a summary, by column: with its sampling errors, and its change."""
     score, usual = compared.score, compared.expected
     told = compared.significant is not False and compared.beyond_bounds is not False
-    remark = format_score(compared, typeset=False).verdict if told else ""
-    known = (compared.job, compared.baseline)
-    sides = ["" if side is None else format_summarised(side) for side in known]
+    cells = format_score(compared, typeset=False)
+    remark = cells.verdict if told else ""
+    known = {"job": compared.job, "baseline": compared.baseline}
+    sides = {name: "" if side is None else format_summarised(side) for name, side in known.items()}
     if usual is not None and is_told_by_samples(compared):
         if score.unit == SHARE_OF_ROWS:
             remark = ", ".join(filter(None, [remark, f"on samples of {usual.rows:,} rows"]))
         else:
-            sides = [str(side) for side in _samples(usual)]
+            sides = {"job": str(cells.job), "baseline": str(cells.baseline)}
     return {
         "": title_apart(score) if score.of == "reference" else full_title(score),
-        **dict(zip(("job", "baseline"), sides, strict=True)),
+        **sides,
         "change": _change(compared),
         " ": remark,
     }
@@ -130,7 +131,7 @@ def is_told_by_samples(compared: ComparedScore) -> bool:
     return bool(compared.left_out or compared.significant)
 
 
-def _samples(usual: ExpectedRange, typeset: bool = False) -> list[Written]:
+def _samples(usual: ExpectedRange, typeset: bool) -> list[Written]:
     """Format the means of the job's samples and of the baseline's, and say at how many rows."""
     width = (usual.upper - usual.lower) / 10
     texts, power = format_alike([usual.found, usual.centre], width, typeset=typeset)

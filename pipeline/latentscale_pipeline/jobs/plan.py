@@ -35,7 +35,7 @@ from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 SPARE_BYTES = 10 * 2**30
-"""Bytes that a stage may store on a disk, or in a folder that machines share, to save computing;
+"""Bytes that a measure may store on a disk, or in a folder that machines share, to save computing;
 at most half of what is free there."""
 
 

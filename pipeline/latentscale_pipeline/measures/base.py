@@ -157,8 +157,8 @@ class JobFacts:
     pair : {"rows", "ids"} or None
         How rows of both corpora are paired, if they are.
     spare_bytes : int
-        Bytes that a stage may store where this only saves computing. The numbers don't depend on
-        it.
+        Bytes that the stages of a measure may store together where this only saves computing. The
+        numbers don't depend on it.
     """
 
     corpora: Mapping[Role, CorpusFacts]

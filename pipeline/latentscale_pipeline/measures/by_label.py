@@ -167,4 +167,12 @@ def _facts_of_label(facts: JobFacts, label: str) -> JobFacts:
     n = facts.label_rows[label]
     own = replace(whole, n=n, shards=-(-n // whole.shard_rows), labels=None, shard_prints=())
     # The size of subsamples is chosen for the whole corpus.
-    return replace(facts, corpora={"corpus": own}, label_rows={}, replicate_rows=None, samples=0)
+    # What is spare would be spent again for every label.
+    return replace(
+        facts,
+        corpora={"corpus": own},
+        label_rows={},
+        replicate_rows=None,
+        samples=0,
+        spare_bytes=0,
+    )

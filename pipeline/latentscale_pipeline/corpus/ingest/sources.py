@@ -37,6 +37,7 @@ COLUMNS = {"ids": ("id", "ids"), "labels": ("label", "labels"), "texts": ("text"
 """Names of columns that are taken for ids, labels and texts if no other is asked for."""
 
 NAMES = frozenset(name for names in COLUMNS.values() for name in names)
+"""All of these names."""
 
 SUGGESTED = 3
 """Number of columns that are suggested as labels."""

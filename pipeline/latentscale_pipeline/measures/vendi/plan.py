@@ -119,12 +119,17 @@ _SIMILARITY_PARAMETERS = {"role", "kernel", "bandwidth", "source", "weights"}
 def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
     """Plan the stages that score every corpus under every kernel."""
     stages: list[Stage] = []
+    spare_bytes = facts.spare_bytes
     for kernel in section.kernels:
         if kernel.name == "cosine":
             stages += [_moments_stage(section, facts, role) for role in facts.corpora]
-        else:
-            for role in facts.corpora:
-                stages += _kernel_stages(section, kernel, facts, role)
+            continue
+        for role, corpus in facts.corpora.items():
+            own = _kernel_stages(section, kernel, replace(facts, spare_bytes=spare_bytes), role)
+            # All similarities may be there at once.
+            if own[0].hints.get("stored"):
+                spare_bytes -= tiles_bytes(corpus.n, np.float32)
+            stages += own
     needed = {name for stage in stages for name in stage.needs}
     first = [bandwidth_stage(facts)] if "bandwidth" in needed else []
     first += [_sample_stage(facts, role) for role in facts.corpora if _sample_name(role) in needed]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import latentscale.vendi.scores
+from latentscale.vendi.kernel_products import tiles_bytes
 from latentscale.vendi.scores import moment_spectrum, vendi_score
 from latentscale.vendi.second_moments import SecondMoment, merge_moments
 from latentscale_pipeline.corpus.ingest.create import ingest
@@ -260,6 +261,20 @@ def test_stored_similarities_change_no_number_and_are_removed(
     # Every pair once, in single precision.
     assert written[10**9] - written[0] >= 2 * 600**2
     assert {row["method"] for row in found[0]} >= {"lanczos"}
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_kernels_share_the_room_for_similarities(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "rows.npy", np.load(corpus / "rows.npy")[:600])
+    monkeypatch.setattr(jobs_plan, "SPARE_BYTES", tiles_bytes(600, np.float32) * 3 // 2)
+    run(tmp_path / "job", tmp_path / "rows.npy", kernels='["rbf", "laplacian"]', orders=[2])
+    (job,) = (tmp_path / "job").glob("v-*")
+    stages = json.loads((job / "plan.json").read_text())["stages"]
+    written = {s["stage"]: s["bytes_written"] for s in stages if "similarities" in s["stage"]}
+    stored = [name for name, size in written.items() if size >= 2 * 600**2]
+    assert (len(written), stored) == (2, ["vendi-rbf-median-corpus-similarities"])
 
 
 @pytest.mark.usefixtures("small_groups")
