@@ -54,6 +54,7 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "bytes": sum(stored.size for stored in manifest.objects()),
         "arrays": sorted(manifest.arrays),
         "zero_rows": asdict(manifest.zero_rows),
+        "repeated_ids": asdict(manifest.repeated_ids) if manifest.repeated_ids else None,
         "dropped": {"count": manifest.dropped.count, "rows": list(manifest.dropped.rows)},
         "sources": [asdict(source) for source in manifest.sources],
         "created": manifest.created,
@@ -63,6 +64,7 @@ def describe(corpus: Corpus) -> dict[str, Any]:
 
 def _show_table(corpus: Corpus, described: dict[str, Any]) -> None:
     zero, dropped = described["zero_rows"], described["dropped"]
+    repeated = described["repeated_ids"]
     lines = {
         "vectors": f"{corpus.n:,} x {corpus.d} {corpus.dtype.name}",
         "fingerprint": corpus.fingerprint,
@@ -70,6 +72,7 @@ def _show_table(corpus: Corpus, described: dict[str, Any]) -> None:
         f"{corpus.shard_rows:,} rows",
         "with": ", ".join(described["arrays"]) or "no ids, labels or weights",
         "zero rows": _counted(zero["count"], zero["first"]),
+        **({"repeated ids": _counted(**repeated)} if repeated else {}),
         "dropped rows": _counted(dropped["count"], next(iter(dropped["rows"]), None)),
         "sources": "\n".join(_sources(described["sources"])),
         "created": f"{corpus.manifest.created} by latentscale {corpus.manifest.version}",
@@ -85,8 +88,8 @@ def _show_table(corpus: Corpus, described: dict[str, Any]) -> None:
     console.print(table)
 
 
-def _counted(rows: int, first: int | None) -> str:
-    return f"{rows:,}, the first at {first}" if rows else "none"
+def _counted(count: int, first: int | None) -> str:
+    return f"{count:,}, the first at {first}" if count else "none"
 
 
 def _sources(sources: list[dict[str, Any]]) -> list[str]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from latentscale.array_types import Int32Array, UInt64Array
 from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.corpus.labelled_rows import MAX_LABELS
+from latentscale_pipeline.corpus.repeated_ids import hash_ids
 from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -147,14 +147,7 @@ def _open(job: FinishedJob) -> Corpus | None:
 
 def _hash_ids(corpus: Corpus) -> Hashes | None:
     """Return a hash of every id, in the order of rows; None without ids or if one repeats."""
-    blocks = [
-        np.fromiter(
-            (xxhash.xxh3_64_intdigest(str(one).encode()) for one in block),
-            dtype=np.uint64,
-            count=len(block),
-        )
-        for block in corpus.companion_blocks("ids")
-    ]
+    blocks = list(hash_ids(corpus.companion_blocks("ids")))
     if not blocks:
         return None
     hashes = np.concatenate(blocks)

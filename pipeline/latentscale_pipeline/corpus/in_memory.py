@@ -20,11 +20,11 @@ from latentscale_pipeline.corpus.ingest.encoding import invalid_reason
 from latentscale_pipeline.corpus.ingest.sidecars import checked_weights
 from latentscale_pipeline.corpus.ingest.writing import SHARD_BYTES, stored_dtype
 from latentscale_pipeline.corpus.manifest import (
+    CountedRows,
     DroppedRows,
     Manifest,
     Shard,
     StoredArray,
-    ZeroRows,
 )
 from latentscale_pipeline.corpus.shards import plan_rows
 from latentscale_pipeline.errors import BadInput
@@ -116,7 +116,7 @@ def _cut(name: str, array: npt.NDArray[Any], shard_rows: int, chunk_rows: int) -
     return StoredArray(array.dtype.name, shard_rows, chunk_rows, shards)
 
 
-def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) -> ZeroRows:
+def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) -> CountedRows:
     """Refuse rows that aren't finite, and count rows that are zero, in blocks to save memory."""
     count, first = 0, None
     for start in range(0, len(stored), BLOCK_ROWS):
@@ -129,7 +129,7 @@ def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) ->
         if len(zero) and first is None:
             first = start + int(zero[0])
         count += len(zero)
-    return ZeroRows(count, first)
+    return CountedRows(count, first)
 
 
 def _check_weights(weights: Float64Array, n: int) -> Float64Array:

@@ -101,8 +101,8 @@ class StoredArray:
 
 
 @dataclass(frozen=True)
-class ZeroRows:
-    """How many rows are all zero, and the first of them (None if there is none)."""
+class CountedRows:
+    """How many rows something is true of, and the first of them (None if there is none)."""
 
     count: int
     first: int | None
@@ -153,8 +153,10 @@ class Manifest:
         Zarr's metadata documents.
     fingerprint : str
         See :mod:`latentscale_pipeline.corpus.fingerprint`.
-    zero_rows : ZeroRows
+    zero_rows : CountedRows
         Rows that are all zero.
+    repeated_ids : CountedRows or None
+        Rows with the id of an earlier row; None without ids, or if they weren't compared.
     dropped : DroppedRows
         Source rows that were left out.
     sources : tuple of SourceRecord
@@ -173,12 +175,13 @@ class Manifest:
     arrays: dict[str, StoredArray]
     documents: tuple[StoredObject, ...]
     fingerprint: str
-    zero_rows: ZeroRows
+    zero_rows: CountedRows
     dropped: DroppedRows
     sources: tuple[SourceRecord, ...]
     created: str
     version: str
     digests: StoredObject | None = None
+    repeated_ids: CountedRows | None = None
 
     def array(self, name: str) -> StoredArray:
         """Return the stored array ``vectors``, ``ids``, ``labels`` or ``weights``."""

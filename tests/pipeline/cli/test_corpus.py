@@ -117,6 +117,21 @@ def test_info_as_a_table(latentscale: Command, source: Path, tmp_path: Path) -> 
     assert described["dropped"] == {"count": 2, "rows": [3000, 3001]}
 
 
+def test_rows_with_the_id_of_an_earlier_row_are_counted(
+    latentscale: Command, source: Path, tmp_path: Path
+) -> None:
+    ids = np.arange(1500)
+    ids[[7, 1200, 1499]] = [6, 6, 500]
+    (tmp_path / "ids.txt").write_text("".join(f"{number}\n" for number in ids))
+    target = tmp_path / "c"
+    arguments = ("ingest", source, target, "--ids", tmp_path / "ids.txt")
+    assert "3, the first at 7" in latentscale(*arguments).out
+    described = json.loads(latentscale("info", target, "--json").out)
+    assert described["repeated_ids"] == {"count": 3, "first": 7}
+    appended = json.loads(latentscale(*arguments, "--append", "--json").out)
+    assert appended["repeated_ids"] == {"count": 1503, "first": 7}
+
+
 def test_files_left_out_are_named(latentscale: Command, source: Path, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("notes")
     ended = latentscale("ingest", tmp_path, tmp_path.parent / f"{tmp_path.name}.zarr")

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
+from itertools import chain
 
 import numpy as np
 
@@ -38,11 +39,12 @@ from latentscale_pipeline.corpus.ingest.writing import (
 from latentscale_pipeline.corpus.manifest import (
     APPENDED,
     MANIFEST_KEY,
+    CountedRows,
     DroppedRows,
     Manifest,
     StoredObject,
-    ZeroRows,
 )
+from latentscale_pipeline.corpus.repeated_ids import MAX_ROWS, find_repeated_ids, hash_ids
 from latentscale_pipeline.corpus.shards import group_document
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.progress import Progress, silent
@@ -142,6 +144,7 @@ def _finalise(
         sources=(*old.sources, *piece.sources),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=metadata.version("latentscale"),
+        repeated_ids=_repeated_ids(before, piece),
     )
     fingerprint = _fingerprint(before)
     for rows in replace(before, manifest=added).read_blocks("vectors", old.n, added.n):
@@ -170,12 +173,19 @@ def _fingerprint(corpus: Corpus) -> Fingerprint:
     return fingerprint
 
 
-def _zero_rows(old: Manifest, piece: Piece) -> ZeroRows:
+def _zero_rows(old: Manifest, piece: Piece) -> CountedRows:
     known, added = old.zero_rows, piece.zero_rows
     first = known.first
     if first is None and added.first is not None:
         first = old.n + added.first
-    return ZeroRows(known.count + added.count, first)
+    return CountedRows(known.count + added.count, first)
+
+
+def _repeated_ids(before: Corpus, piece: Piece) -> CountedRows | None:
+    if not piece.id_hashes or before.n + piece.rows > MAX_ROWS:
+        return None
+    known = hash_ids(before.companion_blocks("ids"))
+    return find_repeated_ids(chain(known, piece.id_hashes))
 
 
 def _dropped(before: Corpus, encoding: Encoding, piece: Piece) -> DroppedRows:

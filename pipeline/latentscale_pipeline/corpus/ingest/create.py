@@ -65,6 +65,7 @@ from latentscale_pipeline.corpus.manifest import (
     SCHEMA,
     Manifest,
 )
+from latentscale_pipeline.corpus.repeated_ids import find_repeated_ids
 from latentscale_pipeline.corpus.shards import (
     Separator,
     group_attributes,
@@ -403,6 +404,7 @@ def _finalise(
         sources=piece.sources,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=metadata.version("latentscale"),
+        repeated_ids=find_repeated_ids(piece.id_hashes) if piece.id_hashes else None,
     )
     if before is not None:
         if not before.is_current():

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from latentscale.array_types import Int64Array
+from latentscale.array_types import Int64Array, UInt64Array
 from latentscale_pipeline.corpus.corpus import GROUP_KEY
 from latentscale_pipeline.corpus.ingest.encoding import (
     RECORDS,
@@ -41,13 +41,14 @@ from latentscale_pipeline.corpus.ingest.sidecars import (
 )
 from latentscale_pipeline.corpus.ingest.sources import Sources, open_sources
 from latentscale_pipeline.corpus.manifest import (
+    CountedRows,
     DroppedRows,
     Shard,
     SourceRecord,
     StoredArray,
     StoredObject,
-    ZeroRows,
 )
+from latentscale_pipeline.corpus.repeated_ids import MAX_ROWS, hash_ids
 from latentscale_pipeline.corpus.shards import (
     Layout,
     Separator,
@@ -88,8 +89,10 @@ class Piece:
         those of an existing corpus.
     digests : bytes
         Digests of the vectors in blocks of 1024 rows; see :mod:`.fingerprint`.
-    zero_rows : ZeroRows
+    zero_rows : CountedRows
         Rows that are all zero.
+    id_hashes : list of ndarray of uint64, or None
+        Hashes of the ids; None without ids, or if there are too many rows to compare them.
     dropped : ndarray of int64
         Numbers of the source rows that were dropped.
     sources : tuple of SourceRecord
@@ -100,7 +103,8 @@ class Piece:
     arrays: dict[str, StoredArray]
     documents: dict[str, bytes]
     digests: bytes
-    zero_rows: ZeroRows
+    zero_rows: CountedRows
+    id_hashes: list[UInt64Array] | None
     dropped: Int64Array
     sources: tuple[SourceRecord, ...]
 
@@ -217,9 +221,13 @@ def encode_piece(
     layout = encoding.layout
     documents = {f"{encoding.prefix}vectors/{GROUP_KEY}": array_document(layout)}
     arrays: dict[str, StoredArray] = {}
+    id_hashes: list[UInt64Array] | None = None
     for sidecar in sidecars:
+        values = _kept_values(encoding, sidecar)
+        if sidecar.name == "ids" and layout.rows <= MAX_ROWS:
+            values = _with_hashes(values, id_hashes := [])
         key = f"{encoding.prefix}{sidecar.name}/{GROUP_KEY}"
-        arrays[sidecar.name], documents[key] = _write_sidecar(encoding, sidecar)
+        arrays[sidecar.name], documents[key] = _write_sidecar(encoding, sidecar, values)
     shards = tuple(shard for partition in encoded for shard in partition.shards)
     zeros = [partition.zero_rows for partition in encoded if partition.zero_rows[0]]
     return Piece(
@@ -227,7 +235,8 @@ def encode_piece(
         arrays=arrays,
         documents=documents,
         digests=b"".join(partition.digests for partition in encoded),
-        zero_rows=ZeroRows(sum(count for count, _ in zeros), zeros[0][1] if zeros else None),
+        zero_rows=CountedRows(sum(count for count, _ in zeros), zeros[0][1] if zeros else None),
+        id_hashes=id_hashes,
         dropped=encoding.dropped,
         sources=tuple(SourceRecord(s.path, s.rows, s.dtype.name) for s in sources.items),
     )
@@ -253,7 +262,9 @@ def interfered(store: ObjectStore) -> Incomplete:
     )
 
 
-def _write_sidecar(encoding: Encoding, sidecar: Sidecar) -> tuple[StoredArray, bytes]:
+def _write_sidecar(
+    encoding: Encoding, sidecar: Sidecar, kept: Iterable[npt.NDArray[Any]]
+) -> tuple[StoredArray, bytes]:
     """Write ids, labels or weights of the kept rows; return the array and its metadata document."""
     shard_rows, chunk_rows = plan_rows(sidecar.rows, 8, 8 * _SIDECAR_ROWS)
     layout = replace(
@@ -265,7 +276,7 @@ def _write_sidecar(encoding: Encoding, sidecar: Sidecar) -> tuple[StoredArray, b
     )
     shards: list[Shard] = []
     all_zero = sidecar.name == "weights"
-    for values in _regrouped(_kept_values(encoding, sidecar), shard_rows):
+    for values in _regrouped(kept, shard_rows):
         key = f"{encoding.prefix}{sidecar.name}/{shard_key(layout, len(shards))}"
         written = write_checked(encoding.store, key, encode_shard(values, layout))
         shards.append(Shard(key, written.size, written.xxh3, len(values)))
@@ -280,6 +291,15 @@ def _kept_values(encoding: Encoding, sidecar: Sidecar) -> Iterator[npt.NDArray[A
     for values in sidecar.blocks():
         yield values[kept_rows(encoding.dropped, row, len(values))]
         row += len(values)
+
+
+def _with_hashes(
+    ids: Iterator[npt.NDArray[Any]], hashes: list[UInt64Array]
+) -> Iterator[npt.NDArray[Any]]:
+    """Yield the ids, and append their hashes to a list."""
+    for block in ids:
+        hashes += hash_ids([block])
+        yield block
 
 
 def _regrouped(blocks: Iterable[npt.NDArray[Any]], rows: int) -> Iterator[npt.NDArray[Any]]:
