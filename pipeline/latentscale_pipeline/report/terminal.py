@@ -28,9 +28,9 @@ from latentscale_pipeline.views.terminal import (
 
 COLUMNS = (
     *("measure", "score", "of", "value", "bracket", "sampling error"),
-    *("found", "expected", "p", "how", "unit"),
+    *("found", "expected", "p alone", "how", "unit"),
 )
-OPTIONAL = ("sampling error", "found", "expected", "p")
+OPTIONAL = ("sampling error", "found", "expected", "p alone")
 """Columns that are left out if they are empty."""
 
 NARROW_COLUMNS = ("score", "of", "value", "bracket", "how")
@@ -106,7 +106,7 @@ def _cells(score: Score) -> Cells:
         "sampling error": format_number(error, 2) if known and error is not None else "",
         "found": found,
         "expected": usual,
-        "p": format_p(score.expected.p) if score.expected else "",
+        "p alone": format_p(score.expected.p) if score.expected else "",
         "how": printable(score.bounds or "") if known else "",
         "unit": printable(score.unit),
     }
@@ -151,7 +151,7 @@ def _notes(scores: Sequence[Score], hidden: int) -> Iterator[str]:
         yield (
             f"found, expected: the score at {rows} rows (the mean over samples, if there are "
             "more), and the range that holds it in 95 % of cases if the reference has the same "
-            "source; p: of this score alone."
+            "source; p alone: not corrected for the number of scores, as that of the verdict is."
         )
     unknown = sum(score.sampling_error is None and score.expected is None for score in scores)
     if unknown:

@@ -54,6 +54,9 @@ ALIKE = 0.05
 EXPLAINED = "†: depends on the number of rows; the verdict compares samples of equally many rows"
 """What the sign means."""
 
+FOUND = "of: rows that were counted; at: rows of each sample, the score is their mean"
+"""What stands after a number that was found."""
+
 STRIP = 3
 """Characters from the middle of a strip to an end of the expected range; it is twice as long."""
 
@@ -113,18 +116,19 @@ def format_evidence(
     known = compared(scores)
     if not known:
         return
-    sampled = sample_rows(known)
-    corpus = f"at {sampled:,} rows" if sampled else "rows"
-    rows = []
     unusual = sum(one.p <= LEVEL for one in known)
-    for one in known[: max(MIN_SHOWN, unusual)]:
-        found, usual = found_and_usual(one, sampled)
-        cells = {"": one.title, corpus: found, "expected": usual, " ": _strip(one.expected)}
+    shown = known[: max(MIN_SHOWN, unusual)]
+    rows = []
+    for one in shown:
+        found, usual = found_and_usual(one, 0)
+        cells = {"": one.title, "found": found, "expected": usual, " ": _strip(one.expected)}
         rows.append({**cells, "p": format_p(one.p)})
     yield ""
-    yield from format_table(["", corpus, "expected", " ", "p"], rows)
-    if more := len(known) - len(rows):
+    yield from format_table(["", "found", "expected", " ", "p"], rows)
+    if more := len(known) - len(shown):
         yield f"{counted(more, 'further score')}, at least as usual"
+    if sample_rows(shown):
+        yield FOUND
 
 
 def _strip(expected: ExpectedRange) -> str:
