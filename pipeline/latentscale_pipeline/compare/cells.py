@@ -75,6 +75,8 @@ def format_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
     verdict = WORDS.get(compared.verdict) or (
         "not comparable" if compared.left_out else compared.why_not
     )
+    if compared.verdict is Verdict.SIGNIFICANT and compared.improved is not None:
+        verdict += ", better" if compared.improved else ", worse"
     job, baseline = (_side(side, typeset) for side in (compared.job, compared.baseline))
     difference, relative = _difference(compared, typeset=typeset), _relative(compared, typeset)
     usual = compared.expected

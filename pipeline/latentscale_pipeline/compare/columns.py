@@ -45,13 +45,14 @@ class Columns:
 def headline_scores(comparison: Comparison) -> tuple[ComparedScore, ...]:
     """Return the scores of summaries and, of others, those that changed significantly.
 
-    A score that only one of the jobs has isn't among them.
+    A score that only one of the jobs has isn't among them, nor one of a reference that both have.
     """
     first = {id(score) for score in headlines([found.score for found in comparison.scores])}
     return tuple(
         found
         for found in comparison.scores
         if found.shared and (id(found.score) in first or found.significant)
+        if found.score.of != "reference" or not comparison.same_reference
     )
 
 

@@ -150,6 +150,14 @@ class ComparedScore:
         return None if self.values is None else _finite(self.values[0] - self.values[1])
 
     @property
+    def improved(self) -> bool | None:
+        """Return whether the score changed for the better; None if neither direction is better."""
+        told = self.expected.found - self.expected.centre if self.expected else self.difference
+        if not told or self.score.better not in {"high", "low"} or self.score.of == "reference":
+            return None
+        return (told > 0) == (self.score.better == "high")
+
+    @property
     def relative(self) -> float | None:
         """Return the difference divided by the baseline's absolute value; None if that is 0."""
         if self.values is None or self.difference is None or self.values[1] == 0.0:

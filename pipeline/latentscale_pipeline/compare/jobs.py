@@ -15,6 +15,7 @@ from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.verdict import judge_change
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Results, RowsToLookAt, Score, Verdict
+from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.views.formatting import format_apart
 
 SAME_ROWS = Verdict(
@@ -71,8 +72,13 @@ class Comparison:
     def _shared_of_job(self) -> list[Score]:
         return [score for found in self.shared if (score := found.expected_of_job)]
 
-    def _same_rows(self) -> bool:
-        ours, theirs = (job.corpora.get("corpus") for job in (self.job, self.baseline))
+    @property
+    def same_reference(self) -> bool:
+        """Return whether both jobs have the same rows as their reference."""
+        return self._same_rows("reference")
+
+    def _same_rows(self, role: Role = "corpus") -> bool:
+        ours, theirs = (job.corpora.get(role) for job in (self.job, self.baseline))
         if ours is None or theirs is None:
             return False
         return (ours.n, ours.fingerprint) == (theirs.n, theirs.fingerprint)

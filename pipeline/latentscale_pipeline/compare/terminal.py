@@ -87,6 +87,7 @@ def print_comparison(
         [
             f"job       {format_identity(comparison.job)}",
             f"baseline  {format_identity(comparison.baseline)}",
+            *(["reference the same rows in both"] if comparison.same_reference else []),
         ],
     )
     if comparison.rows is not None:

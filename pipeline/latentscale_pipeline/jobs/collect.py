@@ -7,6 +7,7 @@ from typing import Any
 
 from latentscale import __version__
 from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.corpus.manifest import SourceRecord
 from latentscale_pipeline.engine.collection import stage_spending
 from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.engine.work import Work
@@ -113,6 +114,7 @@ def _corpus(corpus: Corpus, findings: Iterable[Findings], role: Role) -> model.C
     found = {k: v for finding in findings for k, v in finding.corpora.get(role, {}).items()}
     return model.Corpus(
         uri=strip_credentials(corpus.url),
+        source=_source(corpus.manifest.sources),
         n=corpus.n,
         d=corpus.d,
         dtype=str(corpus.dtype),
@@ -122,6 +124,13 @@ def _corpus(corpus: Corpus, findings: Iterable[Findings], role: Role) -> model.C
         dropped_rows=corpus.manifest.dropped.count or None,
         **found,
     )
+
+
+def _source(sources: Sequence[SourceRecord]) -> str | None:
+    if not sources:
+        return None
+    more = f" and {len(sources) - 1:,} more" if len(sources) > 1 else ""
+    return sources[0].path + more
 
 
 def _section(name: str, finding: Findings) -> dict[str, Any]:

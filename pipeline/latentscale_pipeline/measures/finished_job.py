@@ -68,7 +68,10 @@ class FinishedJob:
 
     @property
     def source(self) -> str:
-        """What its corpus was made of, as configured; empty if unknown."""
+        """What its corpus was made of: what a job ingested, or as configured; empty if unknown."""
+        corpus = self.corpora.get("corpus")
+        if corpus is not None and corpus.known_as != (corpus.uri or ""):
+            return corpus.known_as
         given = (self.settings or {}).get("corpus") or ()
         return ", ".join(map(str, [given] if isinstance(given, str) else given))
 

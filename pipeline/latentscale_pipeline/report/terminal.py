@@ -88,7 +88,7 @@ def _header(results: Results) -> Iterator[str]:
             format_repeats(corpus)[1],
             *([f"{counted(corpus.left_out, 'row')} left out"] if corpus.left_out else []),
             f"fingerprint {printable(corpus.fingerprint)[:FINGERPRINT_DIGITS]}",
-            printable(corpus.uri),
+            printable(corpus.known_as),
         )
         yield f"{role:<9}  {' · '.join(parts)}"
 

@@ -7,6 +7,7 @@ version's form, are kept as plain JSON.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -203,6 +204,8 @@ class Corpus(Part):
 
     uri: Expected[str] = None
     """Path or URL, without user info and query string."""
+    source: Absent[str] = None
+    """Path or URL that it was ingested from; of several the first, and how many more."""
     n: Positive
     """Number of rows."""
     d: Expected[Positive] = None
@@ -220,6 +223,12 @@ class Corpus(Part):
     """Number of rows in those shards."""
     dropped_rows: Absent[Positive] = None
     """Number of rows of its sources that were left out: with NaN, infinity or too large values."""
+
+    @property
+    def known_as(self) -> str:
+        """Its location, or its source if a job ingested it and named it by a hash."""
+        named_by_hash = re.search(r"/corpora/[0-9a-f]{32}\.zarr$", self.uri or "")
+        return (self.source if named_by_hash else None) or self.uri or ""
 
     @property
     def left_out(self) -> int:

@@ -16,7 +16,8 @@ from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.compare.junit import junit_xml
 from latentscale_pipeline.compare.markdown import comparison_markdown
 from latentscale_pipeline.compare.terminal import print_comparison
-from tests.support.comparisons import SETTINGS, comparison, job, row
+from tests.support.comparisons import SETTINGS, comparison, job, results, row
+from tests.support.results_documents import finished_job
 
 OURS = [
     row(12.0, 0.5, sampling_error=0.3, measure="vendi", score="vendi", kernel="rbf", order="1"),
@@ -246,7 +247,7 @@ def test_the_comment_by_hand() -> None:
     assert scores[1:] == [
         [
             *("vendi", "rbf, order 1", "corpus", "12.0 [11.5, 12.5]", "10.00 [9.75, 10.25]"),
-            *("+2.0", "+20 %", "significant"),
+            *("+2.0", "+20 %", "significant, better"),
         ],
         ["vendi", "rbf, order 2", "corpus", "0 ± 0", "0 ± 0", "0", "", "within brackets"],
         [
@@ -284,12 +285,39 @@ def test_hostile_names_stay_in_their_cells() -> None:
 
 
 def printed(
-    found: Comparison, gates: list[GateResult] | None = None, *, width: int = 40, **terminal: Any
+    found: Comparison,
+    gates: list[GateResult] | None = None,
+    *,
+    width: int = 40,
+    every_score: bool = True,
+    **terminal: Any,
 ) -> str:
     output = io.StringIO()
     console = Console(file=output, width=width, color_system=None, **terminal)
-    print_comparison(found, gates, console, every_score=True)
+    print_comparison(found, gates, console, every_score=every_score)
     return output.getvalue()
+
+
+@pytest.mark.parametrize("fingerprint", ["f00d", "beef"])
+def test_scores_of_a_reference_that_both_jobs_have_are_not_in_the_summary(fingerprint: str) -> None:
+    rows = [row(2.0), row(3.0, of="reference")]
+    baseline = job(*rows, name="release", reference=(50, fingerprint))
+    found = compare(job(*rows, reference=(50, "f00d")), baseline)
+    same = fingerprint == "f00d"
+    text = printed(found, every_score=False)
+    assert ("reference the same rows in both" in text) is same
+    assert ("(reference)" in text) is not same
+    assert ("1 more score: --all" in text) is same
+    assert "reference" in cells(printed(found), "toy", "reference")
+
+
+def test_what_a_job_ingested_is_named_by_its_source() -> None:
+    document = results([row(2.0)])
+    place = {"uri": f"/jobs/corpora/{32 * '0'}.zarr", "source": "/data/new.npy and 3 more"}
+    document["corpora"]["corpus"] |= place
+    new = finished_job(document, SETTINGS, "jobs/new")
+    text = printed(compare(new, job(row(2.0), name="release")))
+    assert "nightly (nightly-1a2b3c4d) of /data/new.npy and 3 more · jobs/new" in text
 
 
 def cells(text: str, *words: str) -> list[str]:
@@ -303,7 +331,7 @@ def test_plain_lines_hold_both_brackets() -> None:
     assert text.splitlines()[0] == "job       nightly (nightly-1a2b3c4d) · jobs/nightly-1a2b3c4d"
     assert cells(text, "rbf, order 1") == [
         *("vendi", "rbf, order 1", "corpus", "12.0 [11.5, 12.5]", "10.00 [9.75, 10.25]"),
-        *("+2.0", "+20 %", "significant"),
+        *("+2.0", "+20 %", "significant, better"),
     ]
     assert cells(text, "area") == [
         *("magnitude", "area", "corpus", "none", "3 ± 0", "job: all rows are the same"),

@@ -147,9 +147,8 @@ def test_the_opening_answers_three_questions(page: Page) -> None:
 def test_a_corpus_is_named_by_its_source_and_says_what_was_left_out() -> None:
     results = example_results()
     results["corpora"]["corpus"] |= {"excluded_shards": ["c/0"], "excluded_rows": 104}
-    one = {"sources": [{"path": "s3://b/mine.npy"}], "source_count": 1}
-    provenance = {"corpora": {"corpus": one}, "runs": []}
-    report = job_report(read(results), provenance)
+    results["corpora"]["corpus"]["source"] = "s3://b/mine.npy"
+    report = job_report(read(results))
     assert report.corpora == [
         ("corpus", "mine.npy, 896 of 1,000 rows × 64"),
         ("reference", "digits-0-to-4.zarr, 901 rows × 64"),

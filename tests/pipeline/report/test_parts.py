@@ -162,7 +162,7 @@ def test_a_comparison_says_what_changed_most() -> None:
     assert opening.look_said == "Among the rows that both jobs name, none is new."
     (part, _) = report.sections
     assert part.scores is not None
-    assert part.scores.rows[0][4:] == ("−1.00", "−33.3 %", "significant")
+    assert part.scores.rows[0][4:] == ("−1.00", "−33.3 %", "significant, worse")
 
 
 def test_a_comparison_of_many_lays_functions_over_each_other() -> None:
