@@ -90,13 +90,14 @@ def status(job: str, watch: bool, as_json: bool) -> None:
         print_status(found, console)
 
 
-@click.command("list", no_args_is_help=True)
-@click.argument("output")
+@click.command("list")
+@click.argument("output", default="jobs")
 @JSON
 def list_jobs(output: str, as_json: bool) -> None:
     """Show the state of every job in an output folder.
 
-    OUTPUT is the output of a configuration: a folder, or a URL such as s3://bucket/jobs.
+    OUTPUT is the output of a configuration: a folder, by default jobs, or a URL such as
+    s3://bucket/jobs.
 
     \b
     Example:

@@ -69,6 +69,12 @@ def names_in(expression: str) -> list[str]:
     return sorted({node.id for node in nodes if isinstance(node, ast.Name)} - {*TRUTH, NULL})
 
 
+def suggest_quotes(expression: str, name: str) -> str:
+    """Return advice to write a name in quotes if it stands where a literal usually does."""
+    after = rf"(==|!=|[\[,])\s*{re.escape(name)}\b"
+    return f"; text stands in quotes: '{name}'" if re.search(after, expression) else ""
+
+
 def names_compared(expression: str) -> set[str]:
     """Return the names of the columns that are used for more than comparisons with null."""
     nodes = list(ast.walk(_parsed(expression)))

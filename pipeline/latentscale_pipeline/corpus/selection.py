@@ -6,7 +6,8 @@ keep their order. They become a source, so that the usual ingest can make a new 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import difflib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +17,16 @@ import xxhash
 
 from latentscale.array_types import Int64Array
 from latentscale_pipeline.corpus.corpus import Corpus
-from latentscale_pipeline.corpus.expressions import matching_rows, names_in
+from latentscale_pipeline.corpus.expressions import matching_rows, names_in, suggest_quotes
 from latentscale_pipeline.corpus.formats import open_values
 from latentscale_pipeline.corpus.formats.container import STRINGS
 from latentscale_pipeline.corpus.formats.zarr import corpus_rows
 from latentscale_pipeline.corpus.ingest.sources import Source, Sources, find_files
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.urls import strip_credentials
+
+SUGGESTED_AMONG = 100_000
+"""Number of rows among whose ids or labels one is suggested."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,15 @@ def choose_rows(
         chosen[among] = True
     for name, wanted in (("ids", selection.ids), ("labels", selection.labels)):
         if wanted is not None:
-            chosen &= np.isin(_companion(corpus, name), np.array(list(wanted), STRINGS))
+            known = _companion(corpus, name)
+            having = np.isin(known, np.array(list(wanted), STRINGS))
+            if wanted and not having.any():
+                raise _none_has(corpus, name[:-1], list(wanted), known)
+            chosen &= having
     if selection.where is not None:
         columns = {
-            name: _column(corpus, name, selection.table) for name in names_in(selection.where)
+            name: _column(corpus, name, selection.table, suggest_quotes(selection.where, name))
+            for name in names_in(selection.where)
         }
         chosen &= matching_rows(selection.where, columns, corpus.n)
     rows = np.flatnonzero(chosen)
@@ -96,9 +105,19 @@ def chosen_source(corpus: Corpus, rows: Int64Array) -> Sources:
     return Sources((source,), (), key.hexdigest())
 
 
-def _column(corpus: Corpus, name: str, table: str | None) -> npt.NDArray[Any]:
+def _none_has(
+    corpus: Corpus, what: str, wanted: Sequence[str], known: npt.NDArray[Any]
+) -> BadInput:
+    """Return the error for ids or labels that no row has, with one that is like the first."""
+    close = difflib.get_close_matches(wanted[0], set(known[:SUGGESTED_AMONG].tolist()), n=1)
+    hint = f"did you mean {close[0]}?" if close else f"check its {what}s"
+    more = f" or one of {len(wanted) - 1:,} more" if len(wanted) > 1 else ""
+    return BadInput(f"{corpus.url}: no row has the {what} {wanted[0]!r}{more}; {hint}")
+
+
+def _column(corpus: Corpus, name: str, table: str | None, advice: str = "") -> npt.NDArray[Any]:
     if table is None or name in corpus.manifest.arrays:
-        return _companion(corpus, name)
+        return _companion(corpus, name, advice)
     where = strip_credentials(table)
     blocks: list[npt.NDArray[Any]] = []
     for file in find_files(table):
@@ -118,12 +137,11 @@ def _column(corpus: Corpus, name: str, table: str | None) -> npt.NDArray[Any]:
     return np.concatenate(blocks)
 
 
-def _companion(corpus: Corpus, name: str) -> npt.NDArray[Any]:
+def _companion(corpus: Corpus, name: str, advice: str = "") -> npt.NDArray[Any]:
     if name not in corpus.manifest.arrays:
         has = ", ".join(sorted(corpus.manifest.arrays)) or "no ids, labels or weights"
-        raise BadInput(
-            f"{corpus.url}: it has no {name} (it has {has}); use --rows JOB for what a job "
-            "knows, --table FILE, or ingest it again with "
-            f"{name}"
+        advice = advice or (
+            f"; use --rows JOB for what a job knows, --table FILE, or ingest it again with {name}"
         )
+        raise BadInput(f"{corpus.url}: it has no {name} (it has {has}){advice}")
     return np.concatenate(list(corpus.read_blocks(name, 0, corpus.n)))

@@ -9,7 +9,12 @@ import numpy as np
 
 from latentscale.array_types import BoolArray, Float64Array, Int64Array
 from latentscale_pipeline.config.section import nearest
-from latentscale_pipeline.corpus.expressions import matching_rows, names_compared, names_in
+from latentscale_pipeline.corpus.expressions import (
+    matching_rows,
+    names_compared,
+    names_in,
+    suggest_quotes,
+)
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.rows.columns import TEXTS, JobRows
 
@@ -98,8 +103,10 @@ def _sort_keys(rows: JobRows, order: Order, chosen: Int64Array) -> Float64Array:
 
 def _check_names(rows: JobRows, where: str | None, order: Order | None) -> None:
     named = names_in(where) if where is not None else []
-    for name in [*named, *([order.column] if order is not None else [])]:
-        check_column(rows, name)
+    for name in named:
+        check_column(rows, name, suggest_quotes(where or "", name))
+    if order is not None:
+        check_column(rows, order.column)
     if where is not None:
         for name in named:
             column = rows.columns.get(name)
@@ -119,8 +126,8 @@ def check_columns_cover_all(rows: JobRows, where: str) -> None:
             )
 
 
-def check_column(rows: JobRows, name: str) -> None:
+def check_column(rows: JobRows, name: str, advice: str = "") -> None:
     """Refuse a column that no measure of the job has."""
     if name not in rows.names:
-        known = nearest(name, rows.names)
+        known = advice or nearest(name, rows.names)
         raise BadInput(f"{rows.job.url}: there is no column {name}{known}")

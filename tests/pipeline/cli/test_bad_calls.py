@@ -416,14 +416,16 @@ CALLS = [
         "ingest missing.npy e.zarr",
         (
             "{place}/missing.npy: row 7 holds NaN; fix the source, or leave such rows out with "
-            "--on-invalid drop (latentscale ingest, or run SOURCE)"
+            "--on-invalid drop, or with drop-zero, which also leaves out rows of zeros "
+            "(latentscale ingest, or run SOURCE)"
         ),
     ),
     (
         "ingest infinite.npy e.zarr",
         (
             "{place}/infinite.npy: row 3 holds infinity; fix the source, or leave such rows out "
-            "with --on-invalid drop (latentscale ingest, or run SOURCE)"
+            "with --on-invalid drop, or with drop-zero, which also leaves out rows of zeros "
+            "(latentscale ingest, or run SOURCE)"
         ),
     ),
     (
@@ -535,6 +537,10 @@ CALLS = [
         ),
     ),
     (
+        'rows job --where "label == music"',
+        "{place}/job: there is no column music; text stands in quotes: 'music'",
+    ),
+    (
         'rows job --only near-duplicates --where "row = 1"',
         "'row = 1': not a condition; write == instead of =",
     ),
@@ -616,7 +622,7 @@ CALLS = [
     ),
     (
         "subset c.zarr s.zarr --label zz",
-        "{place}/c.zarr: no row matches; relax the conditions",
+        "{place}/c.zarr: no row has the label 'zz'; check its labels",
     ),
     (
         "subset c.zarr s.zarr --sample 100",

@@ -117,7 +117,11 @@ def test_ids_from_a_file_and_a_random_sample(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--label", "zz"], "no row matches; relax the conditions"),
+        (["--label", "zz"], "no row has the label 'zz'; check its labels"),
+        (["--label", "e"], "no row has the label 'e'; did you mean en?"),
+        (["--label", "zz", "--label", "e"], "no row has the label 'zz' or one of 1 more"),
+        (["--label", "en", "--where", "weights > 99999"], "no row matches; relax the conditions"),
+        (["--where", "labels in [de, 'en']"], "it has no de (it has ids, labels, weights); text s"),
         (["--sample", "9999"], "can't draw 9999 rows from 2600; ask for fewer"),
         (["--where", "year > 3"], "it has no year (it has ids, labels, weights)"),
         (["--where", "labels > 3"], "text and numbers can't be compared"),

@@ -370,7 +370,8 @@ def _invalid(
     whole = f" (row {row + bad} of all sources)" if row > at else ""
     return BadInput(
         f"{source.path}: row {at + bad}{whole} {what}{more}; fix the source, or leave such rows "
-        "out with --on-invalid drop (latentscale ingest, or run SOURCE)"
+        "out with --on-invalid drop, or with drop-zero, which also leaves out rows of zeros "
+        "(latentscale ingest, or run SOURCE)"
     )
 
 

@@ -133,8 +133,8 @@ def test_an_invalid_row_is_named(tmp_path: Path, value: float, what: str) -> Non
         ingest([first, second], str(tmp_path / "c"), shard_bytes=1)
     assert str(raised.value) == (
         f"{second}: row 1500 (row 3500 of all sources) {what}; 2 such rows among the first 2,000; "
-        "fix the source, or leave such rows out with --on-invalid drop (latentscale ingest, or run "
-        "SOURCE)"
+        "fix the source, or leave such rows out with --on-invalid drop, or with drop-zero, which "
+        "also leaves out rows of zeros (latentscale ingest, or run SOURCE)"
     )
     assert not [path for path in (tmp_path / "c").rglob("*") if path.is_file()]
 
