@@ -49,6 +49,9 @@ from threadpoolctl import threadpool_info
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = ROOT / "tests" / "data" / "recorded"
+LEFT_OUT = ("uri", "source", "fingerprint")
+"""What of a corpus depends on where it is."""
+
 DRAWINGS = {"projection"}
 """Measures without scores, whose last digits grow into another picture on another machine."""
 
@@ -623,7 +626,7 @@ def reduce_results(folder: str) -> Document:
     results = json.loads(files.cat_file(f"{root}/results.json"))
     return {
         "corpora": {
-            role: corpus and {k: v for k, v in corpus.items() if k not in {"uri", "fingerprint"}}
+            role: corpus and {k: v for k, v in corpus.items() if k not in LEFT_OUT}
             for role, corpus in results["corpora"].items()
         },
         "scores": results["scores"],

@@ -170,5 +170,6 @@ def timeless(results: dict[str, Any]) -> dict[str, Any]:
     for corpus in kept["corpora"].values():
         if corpus is not None:
             del corpus["uri"]
+            corpus.pop("source", None)
     kept["arrays"] = sorted(kept["arrays"])
     return dict(kept)
