@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 import venv
 from pathlib import Path
@@ -11,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.cluster import measure
 
+from tests import ROOT
+from tests.acceptance.recipes import run_tests
 from tests.pipeline.executors.dask.test_manifests import WORKFLOWS, manifests
 
 if TYPE_CHECKING:
     from tests.acceptance.run import Bench
+
+SCHEMAS = ROOT / "tests" / "support" / "kubernetes" / "schemas.py"
+STORIES = "tests/acceptance/test_kubernetes.py"
 
 TASKS = 100_000
 MAX_MILLISECONDS = 2.0
@@ -39,9 +45,9 @@ def scheduling_and_scaling(bench: Bench) -> list[dict[str, Any]]:
     ]
 
 
-def manifests_by_their_schemas(bench: Bench) -> list[dict[str, Any]]:
-    """Hold every manifest to Kubernetes' schemas and the operator's, in an environment apart."""
-    environment = bench.folder / "schemas"
+def jobs_on_kubernetes(bench: Bench) -> list[dict[str, Any]]:
+    """Hold manifests to their schemas, and run jobs with Dask's operator, in its environment."""
+    environment = bench.folder / "kubernetes"
     venv.create(environment, with_pip=True)
     python = environment / "bin" / "python"
     packages = ["kubernetes-validate", "jsonschema", "dask-kubernetes"]
@@ -56,13 +62,17 @@ def manifests_by_their_schemas(bench: Bench) -> list[dict[str, Any]]:
             path.write_text(json.dumps(manifest))
             files.append(path)
         ended = subprocess.run(
-            [str(python), str(Path(__file__).parent / "kubernetes_schemas.py"), *map(str, files)],
+            [str(python), str(SCHEMAS), *map(str, files)],
             capture_output=True,
             text=True,
             check=False,
         )
     said = {"checked": ended.stdout.splitlines(), "said": ended.stderr.strip()[-300:]}
-    return [_record(said, held=ended.returncode == 0)]
+    kopf = str(environment / "bin" / "kopf")
+    stories = run_tests(
+        "kubernetes", [sys.executable, STORIES], bench.folder, LATENTSCALE_KOPF=kopf
+    )
+    return [_record(said, held=ended.returncode == 0), *stories]
 
 
 def _record(figures: dict[str, Any], held: bool | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import venv
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,19 +75,31 @@ def _tried(trial: Trial, folder: Path) -> Iterator[dict[str, Any]]:
         wanted = ", ".join(Path(name).name for name in trial.requirements)
         yield _record(trial.name, {"skipped": f"{wanted} can't be installed"}, held=None)
         return
+    yield from run_tests(trial.name, [str(python), "-k", trial.select, trial.file], folder)
+
+
+def run_tests(
+    name: str, words: Sequence[str], folder: Path, **environment: str
+) -> Iterator[dict[str, Any]]:
+    """Run tests with a Python and pytest's further words; yield what came of each."""
     report = folder / "tests.xml"
-    command = [str(python), "-m", "pytest", "-q", "-k", trial.select, f"--junitxml={report}"]
+    command = [words[0], "-m", "pytest", "-q", f"--junitxml={report}", *words[1:]]
     ended = subprocess.run(
-        [*command, trial.file], cwd=ROOT, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if not report.exists():
-        yield _record(trial.name, {"said": ended.stderr[-300:]}, held=False)
+        yield _record(name, {"said": ended.stderr[-300:]}, held=False)
         return
     for case in ElementTree.parse(report).getroot().iter("testcase"):
-        yield _of_case(trial, case)
+        yield _of_case(name, case)
 
 
-def _of_case(trial: Trial, case: ElementTree.Element) -> dict[str, Any]:
+def _of_case(of: str, case: ElementTree.Element) -> dict[str, Any]:
     name = str(case.get("name")).removeprefix("test_").replace("_", " ")
     figures: dict[str, Any] = {"seconds": round(float(case.get("time", "nan")), 1)}
     skipped = case.find("skipped")
@@ -96,7 +108,7 @@ def _of_case(trial: Trial, case: ElementTree.Element) -> dict[str, Any]:
     problems = [*case.findall("failure"), *case.findall("error")]
     if problems:
         figures["said"] = str(problems[0].get("message"))[:300]
-    return _record(f"{trial.name}: {name}", figures, held=not problems)
+    return _record(f"{of}: {name}", figures, held=not problems)
 
 
 def _environment(trial: Trial, folder: Path) -> Path | None:

@@ -269,7 +269,7 @@ def check_manifest(document: dict[str, Any]) -> None:
     with contextlib.suppress(ImportError, LookupError):
         import kubernetes_validate  # noqa: F401
 
-        from tests.support.kubernetes_schemas import check
+        from tests.support.kubernetes.schemas import check
 
         check(document)
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PositiveInt,
@@ -34,6 +35,7 @@ _WORD = r"[A-Za-z0-9_][A-Za-z0-9_.,:@+/-]*"
 _ADDRESS = r"(tls|tcp)://[^\s/?#@]+:\d+"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_LABEL = "[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 
 
 def walltime_seconds(walltime: str) -> int:
@@ -89,6 +91,15 @@ Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_one_l
 VariableName = Annotated[str, Field(pattern=f"^{_NAME}$")]
 Environment = dict[VariableName, Annotated[str, AfterValidator(_one_line)]]
 KubernetesName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+QualifiedName = Annotated[
+    str, Field(max_length=317, pattern=rf"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?{_LABEL}$")
+]
+LabelValue = Annotated[str, Field(max_length=63, pattern=f"^({_LABEL})?$")]
+Quantity = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if isinstance(value, int) else value),
+    Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|[KMGTPE]i?|k)?$"),
+]
 
 
 class Closed(BaseModel):
@@ -275,6 +286,27 @@ class Volume(Closed):
         return self
 
 
+class Toleration(Closed):
+    """A taint of nodes on which pods may run all the same."""
+
+    key: QualifiedName | None = None
+    """Key of the taint; null is any key, with the operator Exists."""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    """Whether the taint's value must be equal, or may be any."""
+    value: LabelValue | None = None
+    """Value of the taint, with the operator Equal."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Effect of the taint; null is any."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Toleration:
+        if self.operator == "Equal" and self.key is None:
+            raise ValueError("without a key the operator must be Exists")
+        if self.operator == "Exists" and self.value is not None:
+            raise ValueError("with the operator Exists there is no value")
+        return self
+
+
 class Kubernetes(RemoteWorkers):
     """Workers that are pods, managed by Dask's operator for Kubernetes.
 
@@ -297,6 +329,14 @@ class Kubernetes(RemoteWorkers):
     """Volumes that all pods mount."""
     cpus: PositiveInt | None = None
     """CPUs of a worker; null is its number of threads."""
+    resources: dict[QualifiedName, Quantity] = {}
+    """Further resources of a worker, such as `nvidia.com/gpu: 1` or `ephemeral-storage: 20Gi`."""
+    node_selector: dict[QualifiedName, LabelValue] = {}
+    """Labels of the nodes that pods may run on."""
+    tolerations: list[Toleration] = []
+    """Taints of nodes on which pods may run all the same."""
+    image_pull_secrets: list[KubernetesName] = []
+    """Secrets with the credentials of the image's registry."""
 
 
 Cluster = Annotated[

@@ -1,7 +1,7 @@
 """Kubernetes' own word on manifests: the schemas of its objects, and those of Dask's operator.
 
 It runs where ``kubernetes_validate``, ``jsonschema`` and ``dask_kubernetes`` are installed, by
-itself as well: ``python kubernetes_schemas.py FILE.yaml ...`` prints what each document is.
+itself as well: ``python schemas.py FILE.yaml ...`` prints what each document is.
 """
 
 from __future__ import annotations

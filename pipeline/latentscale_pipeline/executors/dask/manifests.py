@@ -77,6 +77,7 @@ def dask_cluster(name: str, cluster: Kubernetes, owner: Mapping[str, str] | None
     those that die.
     """
     certificate, key = (f"/tls/{file}" for file in TLS_FILES)
+    limits = {"memory": _mebibytes(cluster.memory_limit + (256 << 20)), **cluster.resources}
     return _manifest(
         "cluster",
         name,
@@ -88,8 +89,10 @@ def dask_cluster(name: str, cluster: Kubernetes, owner: Mapping[str, str] | None
         workers=cluster.workers,
         threads=str(cluster.threads),
         memory_limit=f"{cluster.memory_limit}B",
-        memory=_mebibytes(cluster.memory_limit + (256 << 20)),
-        cpus=str(cluster.cpus or cluster.threads),
+        resources={
+            "requests": {"cpu": str(cluster.cpus or cluster.threads), **limits},
+            "limits": limits,
+        },
     )
 
 
@@ -117,6 +120,12 @@ def _manifest(
         "service_account": cluster.service_account,
         "environment": _variables(cluster.environment | worker_environment()),
         "secrets": [{"secretRef": {"name": secret}} for secret in cluster.secrets] or None,
+        "node_selector": cluster.node_selector or None,
+        "tolerations": [
+            toleration.model_dump(exclude_none=True) for toleration in cluster.tolerations
+        ]
+        or None,
+        "image_pull_secrets": [{"name": secret} for secret in cluster.image_pull_secrets] or None,
         "volumes": [
             {"name": name, "persistentVolumeClaim": {"claimName": volume.claim}}
             for name, volume in volumes

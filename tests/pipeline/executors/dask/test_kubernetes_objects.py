@@ -1,61 +1,255 @@
-"""Objects of Kubernetes: one that is being deleted is waited for before its name is used again."""
+"""Objects of Kubernetes, created and deleted by kr8s on an API server; and the server itself."""
 
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import yaml
 
+from latentscale_pipeline.config.cluster import Kubernetes
 from latentscale_pipeline.errors import Incomplete
-from latentscale_pipeline.executors.dask.kubernetes_objects import create_object
-from latentscale_pipeline.jobs import submission
-from latentscale_pipeline.jobs.submission import SubmissionSpec
+from latentscale_pipeline.executors.dask.kubernetes_objects import (
+    create_object,
+    import_kr8s,
+    remove_object,
+)
+from latentscale_pipeline.executors.dask.manifests import dask_cluster, tls_secret
+from latentscale_pipeline.jobs.schedulers import look_at, withdraw
+from latentscale_pipeline.jobs.submission import SubmissionSpec, _hand_to_kubernetes
+from latentscale_pipeline.jobs.submission_records import Submission
+from tests import ROOT
+from tests.support.kubernetes.objects import Refused, merge, operate
+from tests.support.kubernetes.server import ApiServer, api_server
 
-MANIFEST = {"kind": "Job", "metadata": {"name": "ls-a", "namespace": "default"}}
+kr8s = pytest.importorskip("kr8s")
 
+SETTINGS = Kubernetes(kind="kubernetes", image="registry.example.org/latentscale:0.1.0")
+SECRET = tls_secret("ls-a", SETTINGS, {"key.pem": "k"}, None)
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "driver", "namespace": "default"},
+    "spec": {},
+}
+HELD = {**SECRET, "metadata": {**SECRET["metadata"], "finalizers": ["example.org/held"]}}
 
-class Server:
-    """Kubernetes as far as it matters: deleting takes a few looks, and a taken name is refused."""
-
-    def __init__(self, looks: int) -> None:
-        self.there = True
-        self.going: int | None = None
-        self.looks = looks
-        self.created = 0
-
-    def object_from_spec(self, spec: Any, allow_unknown_type: bool = False) -> "Server":
-        assert spec == MANIFEST
-        return self
-
-    def exists(self) -> bool:
-        if self.going is not None:
-            self.going -= 1
-            self.there = self.going > 0
-        return self.there
-
-    def delete(self, propagation_policy: str) -> None:
-        assert propagation_policy == "Foreground"
-        self.going = self.looks
-
-    def create(self) -> None:
-        if self.there:
-            raise RuntimeError("object is being deleted: jobs.batch ls-a already exists")
-        self.created += 1
+CLIENTS: list[Any] = []
+"""Clients that are kept, because kr8s has no way to close one's connections."""
 
 
-def test_a_deletion_is_waited_for() -> None:
-    server = Server(looks=3)
-    create_object(server, MANIFEST, poll_seconds=0.0)
-    assert server.created == 1
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with api_server(tmp_path_factory.mktemp("kubernetes")) as server:
+        yield server
 
 
-def test_a_deletion_that_takes_too_long_is_one_line() -> None:
-    with pytest.raises(Incomplete, match="still deleting the Job ls-a of an earlier run"):
-        create_object(Server(looks=10**9), MANIFEST, deletion_seconds=0.01, poll_seconds=0.0)
+@pytest.fixture
+def server(running: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    """The server, empty, as the one that KUBECONFIG names."""
+    use(running, monkeypatch)
+    running.requests.clear()
+    yield running
+    for found in running.objects.everything():
+        meta, plural = found["metadata"], f"{found['kind'].lower()}s"
+        with contextlib.suppress(Refused):  # it went with its owner
+            running.objects.patch(plural, meta["namespace"], meta["name"], released)
+            running.objects.delete(plural, meta["namespace"], meta["name"])
+    wait_until_empty(running)
 
 
-def test_a_driver_waits_for_the_one_before_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(looks=2)
-    monkeypatch.setattr(submission, "import_kr8s", lambda setting: server)
-    text = '{"kind": "Job", "metadata": {"name": "ls-a", "namespace": "default"}}'
-    spec = SubmissionSpec("kubernetes", "default", ["kubectl"], text)
-    assert submission._hand_to_kubernetes(spec) == "ls-a"
-    assert server.created == 1
+def use(server: ApiServer, monkeypatch: pytest.MonkeyPatch, **token: str) -> None:
+    from kr8s._api import Api
+
+    Api._instances.clear()  # kr8s keeps connections, with the credentials of before
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(**token)))
+    with contextlib.suppress(kr8s.ServerError):  # the credentials are refused
+        CLIENTS.append(kr8s.api())
+
+
+def released(found: dict[str, Any]) -> dict[str, Any]:
+    found["metadata"].pop("finalizers", None)
+    return found
+
+
+def wait_until_empty(server: ApiServer) -> None:
+    until = time.monotonic() + 10.0
+    while server.objects.everything() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert server.objects.everything() == []
+
+
+def uid(server: ApiServer) -> str:
+    return str(server.objects.get("secrets", "default", "ls-a")["metadata"]["uid"])
+
+
+# --- drivers and workers ----------------------------------------------------------------------
+
+
+def test_a_deletion_is_waited_for(server: ApiServer) -> None:
+    library = import_kr8s("a test")
+    create_object(library, HELD)
+    first = uid(server)
+
+    def release() -> None:
+        time.sleep(0.3)
+        server.objects.patch("secrets", "default", "ls-a", released)
+
+    thread = threading.Thread(target=release)
+    thread.start()
+    create_object(library, SECRET, poll_seconds=0.05)
+    thread.join()
+    assert uid(server) != first
+
+
+def test_a_deletion_that_takes_too_long_is_one_line(server: ApiServer) -> None:
+    library = import_kr8s("a test")
+    create_object(library, HELD)
+    with pytest.raises(Incomplete, match="still deleting the Secret ls-a of an earlier run"):
+        create_object(library, SECRET, deletion_seconds=0.1, poll_seconds=0.05)
+
+
+def test_what_a_driver_made_goes_with_its_pod(server: ApiServer) -> None:
+    library = import_kr8s("a test")
+    create_object(library, POD)
+    owner = {"name": "driver", "uid": server.objects.list("pods")[0]["metadata"]["uid"]}
+    create_object(library, tls_secret("ls-a", SETTINGS, {"key.pem": "k"}, owner))
+    create_object(library, dask_cluster("ls-a", SETTINGS, owner))
+    assert len(server.objects.everything()) == 3
+    server.objects.delete("pods", "default", "driver")
+    wait_until_empty(server)
+
+
+def test_the_role_of_drivers_is_enough_and_no_more(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = yaml.safe_load_all((ROOT / "workflows/kubernetes/rights.yaml").read_text())
+    [role] = [document for document in documents if document["kind"] == "Role"]
+    server.rights["a-driver"] = role["rules"]
+    use(server, monkeypatch, token="a-driver")
+    library = import_kr8s("a test")
+    for manifest in (SECRET, dask_cluster("ls-a", SETTINGS, None)):
+        create_object(library, manifest)
+        create_object(library, manifest, poll_seconds=0.05)
+        remove_object(library, manifest)
+    used = {(plural, verb) for verb, plural, _ in server.requests}
+    allowed = {
+        (plural, verb) for r in role["rules"] for plural in r["resources"] for verb in r["verbs"]
+    }
+    assert used == allowed
+    with pytest.raises(kr8s.ServerError, match="may not create"):
+        library.object_from_spec(POD).create()
+
+
+def test_a_submitted_driver_is_looked_at_and_withdrawn(server: ApiServer) -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "ls-a", "namespace": "default"},
+        "spec": {},
+    }
+    spec = SubmissionSpec("kubernetes", "default", ["kubectl"], json.dumps(job))
+    assert _hand_to_kubernetes(spec) == "ls-a"
+    made = Submission("kubernetes", "ls-a", "default", 0, False, 0.0)
+    for status, phase in (
+        ({}, "waiting"),
+        ({"ready": 1}, "running"),
+        ({"conditions": [{"type": "Failed", "status": "True"}]}, "ended"),
+    ):
+        server.objects.patch("jobs", "default", "ls-a", merge({"status": status}), status=True)
+        state = look_at(made)
+        assert state is not None
+        assert state.phase == phase
+    withdraw(made)
+    state = look_at(made)
+    assert state is not None
+    assert (state.phase, state.word) == ("ended", "no longer known")
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [("nobody", "Unauthorized"), ("reader", "jobs is forbidden: may not create in group")],
+)
+def test_refused_credentials_are_one_line(
+    server: ApiServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    token: str,
+    message: str,
+) -> None:
+    server.rights["reader"] = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get"]}]
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(token)))
+    np.save(tmp_path / "rows.npy", np.eye(20, dtype="f4"))
+    document = {
+        "name": "job",
+        "corpus": str(tmp_path / "rows.npy"),
+        "output": str(tmp_path / "jobs"),
+        "measures": {"vendi": {"kernels": ["cosine"]}},
+        "cluster": {"kind": "kubernetes", "image": "example.org/image:1"},
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps(document))
+    command = [sys.executable, "-m", "latentscale_pipeline.cli", "submit", tmp_path / "job.yaml"]
+    ended = subprocess.run([*command, "--quiet"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 3
+    assert message in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1
+    assert server.objects.everything() == []
+
+
+# --- the server itself ------------------------------------------------------------------------
+
+
+def test_a_watch_tells_what_happens_and_begins_anew_when_its_version_is_forgotten(
+    server: ApiServer,
+) -> None:
+    objects = server.objects
+    since = objects.version
+    objects.create("secrets", "default", HELD)
+    objects.patch("secrets", "default", "ls-a", merge({"metadata": {"labels": {"a": "b"}}}))
+    objects.delete("secrets", "default", "ls-a")
+    objects.patch("secrets", "default", "ls-a", released)
+    happened = [event for event, _ in objects.watch("secrets", "default", since, 0.0)]
+    assert happened == ["ADDED", "MODIFIED", "MODIFIED", "MODIFIED", "DELETED"]
+    assert list(objects.watch("pods", "default", since, 0.0)) == []
+    objects.forget()
+    with pytest.raises(Refused, match="too old") as refused:
+        list(objects.watch("secrets", "default", since, 0.0))
+    assert refused.value.code == 410
+
+
+def test_a_change_of_an_older_version_is_refused(server: ApiServer) -> None:
+    objects = server.objects
+    old = objects.create("secrets", "default", SECRET)["metadata"]["resourceVersion"]
+    objects.patch("secrets", "default", "ls-a", merge({"metadata": {"labels": {"a": "b"}}}))
+    for change, code in (
+        (merge({"metadata": {"resourceVersion": old, "labels": {"a": "c"}}}), 409),
+        (operate([{"op": "test", "path": "/metadata/resourceVersion", "value": old}]), 422),
+        (merge({"metadata": {"uid": "another"}}), 422),
+    ):
+        with pytest.raises(Refused) as refused:
+            objects.patch("secrets", "default", "ls-a", change)
+        assert refused.value.code == code
+    with pytest.raises(Refused, match="already exists"):
+        objects.create("secrets", "default", SECRET)
+
+
+def test_an_owner_that_is_deleted_in_the_foreground_goes_last(server: ApiServer) -> None:
+    objects = server.objects
+    owner = objects.create("pods", "default", POD)["metadata"]["uid"]
+    meta = {
+        **HELD["metadata"],
+        "ownerReferences": [{"uid": owner, "kind": "Pod", "name": "driver"}],
+    }
+    objects.create("secrets", "default", {**HELD, "metadata": meta})
+    objects.delete("pods", "default", "driver", policy="Foreground")
+    objects.collect()
+    assert [found["kind"] for found in objects.everything()] == ["Pod", "Secret"]
+    objects.patch("secrets", "default", "ls-a", released)
+    wait_until_empty(server)

@@ -14,7 +14,7 @@ from latentscale_pipeline.config.cluster import Driver, Kubernetes
 from latentscale_pipeline.executors.dask.manifests import dask_cluster, driver_job, tls_secret
 from tests import ROOT
 from tests.conftest import Ended
-from tests.support.kubernetes_schemas import check
+from tests.support.kubernetes.schemas import check
 
 WORKFLOWS = ROOT / "workflows"
 HAVE_SCHEMAS = importlib.util.find_spec("kubernetes_validate") is not None
@@ -35,6 +35,13 @@ def manifests() -> list[dict[str, Any]]:
         service_account="latentscale",
         secrets=["object-store"],
         volumes=[{"claim": "embeddings", "path": "/data"}],
+        resources={"nvidia.com/gpu": 1, "ephemeral-storage": "20Gi"},
+        node_selector={"example.org/pool": "gpu", "zone": "a"},
+        tolerations=[
+            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+            {"key": "pool", "value": "gpu"},
+        ],
+        image_pull_secrets=["registry"],
         environment={"ODD": "$(id) `id` \"' %j"},
     )
     driver = Driver(walltime="1-00:00:00", memory_limit=2**30)
@@ -90,6 +97,44 @@ def test_pods_have_no_privileges_and_every_port_asks_for_a_certificate() -> None
     worker = scheduler["spec"]["worker"]["spec"]["containers"][0]
     assert {"name": "NUMBA_NUM_THREADS", "value": "1"} in worker["env"]
     assert "tls://ls-a-scheduler.default.svc:8786" in worker["command"]
+
+
+def test_pods_run_where_they_may_and_only_workers_take_devices() -> None:
+    driver, plain = manifests()[:2]
+    workers = manifests()[4]
+    for pod in [*pods(driver), *pods(workers)]:
+        assert pod["nodeSelector"] == {"example.org/pool": "gpu", "zone": "a"}
+        assert pod["tolerations"] == [
+            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+            {"key": "pool", "operator": "Equal", "value": "gpu"},
+        ]
+        assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    asked = {
+        pod["containers"][0]["name"]: pod["containers"][0]["resources"] for pod in pods(workers)
+    }
+    devices = {"nvidia.com/gpu": "1", "ephemeral-storage": "20Gi"}
+    assert asked["worker"] == {
+        "requests": {"cpu": "2", "memory": "3328Mi", **devices},
+        "limits": {"memory": "3328Mi", **devices},
+    }
+    for container in (*asked.pop("scheduler").values(), *next(pods(driver))["containers"]):
+        assert not devices.keys() & container.get("resources", container).keys()
+    assert not {"nodeSelector", "tolerations", "imagePullSecrets"} & next(pods(plain)).keys()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tolerations": [{"operator": "Equal"}]},
+        {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
+        {"node_selector": {"a b": "c"}},
+        {"resources": {"nvidia.com/gpu": "-1"}},
+        {"image_pull_secrets": ["A"]},
+    ],
+)
+def test_what_kubernetes_would_refuse_is_refused_here(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(fields))):
+        settings(**fields)
 
 
 def test_a_driver_that_died_is_started_again_only_when_asked_for() -> None:
