@@ -195,19 +195,20 @@ def test_a_worker_that_is_deleted_is_replaced(server: ApiServer, cluster: Node, 
     finish(server, cluster, job)
 
 
-@pytest.mark.parametrize("how", ["deleted", "killed"])
+@pytest.mark.parametrize("how", ["deleted", "killed", "gone with its node"])
 def test_a_driver_that_is_lost_is_resumed(
     server: ApiServer, cluster: Node, job: Path, how: str
 ) -> None:
+    server.objects.orphan_seconds = 3.0
     latentscale(server, "submit", job, "--requeue")
     wait_for(lambda: parts_done(cluster) > 1, 120.0, "some parts are done")
     gone = driver(cluster)
     assert gone is not None
     meta = gone["metadata"]
-    if how == "deleted":
-        server.objects.delete("pods", meta["namespace"], meta["name"])
-    else:
+    if how != "deleted":
         os.killpg(cluster.processes[meta["uid"]].pid, signal.SIGKILL)
+    if how != "killed":
+        server.objects.delete("pods", meta["namespace"], meta["name"])
     finish(server, cluster, job)
 
 

@@ -81,6 +81,9 @@ SUBMITTING_SECONDS = 60.0
 UNKNOWN_HASH = "xxxxxxxx"
 """Stands for the hash of a job whose corpora aren't ingested yet."""
 
+UNKNOWN_RUN = "xxxxxx"
+"""Stands for the random end of the names of a run's objects."""
+
 UNREACHABLE = ("establish a configuration source", "contact slurm controller")
 """Messages of sbatch on a machine outside any cluster, or if the controller is down."""
 
@@ -192,7 +195,8 @@ def preview_workers(plan: Plan) -> str:
     if isinstance(cluster, Kubernetes):
         owner = dict.fromkeys(("name", "uid"), "THE DRIVER'S POD")
         files = dict.fromkeys(TLS_FILES, "MADE FOR THE RUN")
-        made = tls_secret(name, cluster, files, owner), dask_cluster(name, cluster, owner)
+        run = f"{name}-{UNKNOWN_RUN}"
+        made = tls_secret(run, name, cluster, files, owner), dask_cluster(run, name, cluster, owner)
         return "\n".join(json.dumps(manifest, indent=1) for manifest in made)
     return ""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
+import time
 import uuid
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
@@ -72,10 +73,16 @@ class Refused(Exception):
 
 
 class Objects:
-    """All objects, and a log of what happened to them; ``given`` has all that were to be made."""
+    """All objects, and a log of what happened to them.
+
+    ``given`` has all that were to be made. What belongs to an object that is gone is deleted after
+    ``orphan_seconds``: the garbage collector of a busy cluster takes its time.
+    """
 
     def __init__(self) -> None:
         self.given: list[Object] = []
+        self.orphan_seconds = 0.0
+        self._orphans: dict[str, float] = {}
         self._found: dict[Key, Object] = {}
         self._version = 1
         self._log: list[tuple[int, str, str, Object]] = []
@@ -224,7 +231,10 @@ class Objects:
             alive = {found["metadata"]["uid"] for found in self._found.values()}
             for (plural, namespace, name), found in list(self._found.items()):
                 owners = found["metadata"].get("ownerReferences", ())
-                if owners and not any(owner["uid"] in alive for owner in owners):
+                if not owners or any(owner["uid"] in alive for owner in owners):
+                    continue
+                since = self._orphans.setdefault(found["metadata"]["uid"], time.monotonic())
+                if time.monotonic() - since >= self.orphan_seconds:
                     self.delete(plural, namespace, name)
             for (plural, _, _), found in list(self._found.items()):
                 if FOREGROUND in found["metadata"].get("finalizers", ()):

@@ -5,6 +5,9 @@ run, and a ``DaskCluster``, for which the operator starts a scheduler and the wo
 workers that die. Both objects are owned by the driver's pod, so Kubernetes deletes them with it
 even if the driver is killed. Without such a pod, the next run of the same job deletes them.
 
+Every run has names of its own: Kubernetes deletes in the background, and the operator would take
+the scheduler of an earlier run, about to be deleted, for that of this one.
+
 The objects are plain data (:mod:`latentscale_pipeline.executors.dask.manifests`). dask-kubernetes'
 ``KubeCluster`` isn't used, because it connects to the scheduler without TLS. The operator's
 autoscaler isn't used for the same reason.
@@ -13,6 +16,7 @@ autoscaler isn't used for the same reason.
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,9 +34,11 @@ from latentscale_pipeline.executors.dask.executor import connection_errors
 from latentscale_pipeline.executors.dask.kubernetes_objects import (
     create_object,
     import_kr8s,
+    names_alike,
     remove_object,
 )
 from latentscale_pipeline.executors.dask.manifests import (
+    LABEL,
     OWNER,
     TLS_FILES,
     dask_cluster,
@@ -45,6 +51,9 @@ from latentscale_pipeline.progress import Echo
 
 SCHEDULER_SECONDS = 300.0
 """How long the scheduler's pod may take to start."""
+
+RUN_BYTES = 3
+"""Random bytes in the names of a run's objects."""
 
 IN_A_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
@@ -66,7 +75,7 @@ def kubernetes_cluster(settings: Kubernetes, job: Job, echo: Echo) -> Iterator[R
         return (
             f"cluster.kind kubernetes: the workers can't be started ({reason}); check that Dask's "
             f"operator is installed, and see kubectl -n {settings.namespace} describe daskcluster "
-            f"{job.name}"
+            f"-l {LABEL}={job.name}"
         )
 
     with connection_errors(_started(library, settings, job, echo), problem) as executor:
@@ -78,16 +87,22 @@ def _started(library: Any, settings: Kubernetes, job: Job, echo: Echo) -> Iterat
     security, owner = Security.temporary(), _owner()
     pem = (str(security.tls_ca_file), str(security.tls_client_key))
     files = dict(zip(TLS_FILES, pem, strict=True))
+    name = f"{job.name}-{secrets.token_hex(RUN_BYTES)}"
     with ExitStack() as stack:
         stack.enter_context(silence_logging_cmgr("CRITICAL"))
         stack.enter_context(dask.config.set({"distributed.comm.timeouts.tcp": TCP_SECONDS}))
-        for manifest in (
-            tls_secret(job.name, settings, files, owner),
-            dask_cluster(job.name, settings, owner),
-        ):
+        made = (
+            tls_secret(name, job.name, settings, files, owner),
+            dask_cluster(name, job.name, settings, owner),
+        )
+        for earlier in names_alike(library, made[-1], LABEL):
+            for manifest in made:
+                meta = {**manifest["metadata"], "name": earlier}
+                remove_object(library, {**manifest, "metadata": meta})
+        for manifest in made:
             create_object(library, manifest)
             stack.callback(remove_object, library, manifest)
-        address = scheduler_address(job.name, settings)
+        address = scheduler_address(name, settings)
         client = stack.enter_context(_connected(address, security))
         client.run_on_scheduler(close_http)
         executor = RemoteExecutor(client, settings, echo)

@@ -83,6 +83,14 @@ def create_object(
     made.create()
 
 
+def names_alike(library: Any, manifest: Mapping[str, Any], label: str) -> list[str]:
+    """Return the names of the objects of a kind that have the same value of a label."""
+    meta = manifest["metadata"]
+    kind = type(library.object_from_spec(dict(manifest), allow_unknown_type=True))
+    found = kind.list(namespace=meta["namespace"], label_selector={label: meta["labels"][label]})
+    return [each.name for each in found]
+
+
 def remove_object(library: Any, manifest: Mapping[str, Any]) -> None:
     """Ask Kubernetes to delete an object and those that it owns, if it exists."""
     found = library.object_from_spec(dict(manifest), allow_unknown_type=True)

@@ -27,6 +27,9 @@ TLS_FILES = ("certificate.pem", "key.pem")
 RESUBMISSIONS = 6
 """How often Kubernetes restarts a driver that died."""
 
+LABEL = "app.kubernetes.io/instance"
+"""Label with the name of a job, on all of its objects."""
+
 OWNER = ("LATENTSCALE_POD_NAME", "LATENTSCALE_POD_UID")
 """Environment variables with the name and uid of the driver's pod."""
 
@@ -53,6 +56,7 @@ def driver_job(
         "driver",
         name,
         cluster,
+        job=name,
         arguments=arguments,
         memory=_mebibytes(driver.memory_limit),
         cpus="1",
@@ -64,14 +68,20 @@ def driver_job(
 
 
 def tls_secret(
-    name: str, cluster: Kubernetes, files: Mapping[str, str], owner: Mapping[str, str] | None
+    name: str,
+    job: str,
+    cluster: Kubernetes,
+    files: Mapping[str, str],
+    owner: Mapping[str, str] | None,
 ) -> Manifest:
-    """Return the ``Secret`` with the certificate and the key of a run."""
-    return _manifest("tls", name, cluster, owner, files=dict(files))
+    """Return the ``Secret`` with the certificate and the key of a run of a job."""
+    return _manifest("tls", name, cluster, owner, job=job, files=dict(files))
 
 
-def dask_cluster(name: str, cluster: Kubernetes, owner: Mapping[str, str] | None) -> Manifest:
-    """Return the ``DaskCluster`` of a run: a scheduler and a fixed number of workers.
+def dask_cluster(
+    name: str, job: str, cluster: Kubernetes, owner: Mapping[str, str] | None
+) -> Manifest:
+    """Return the ``DaskCluster`` of a run of a job: a scheduler and a fixed number of workers.
 
     All servers require a certificate of the run. The operator names the workers, and replaces
     those that die.
@@ -83,6 +93,7 @@ def dask_cluster(name: str, cluster: Kubernetes, owner: Mapping[str, str] | None
         name,
         cluster,
         owner,
+        job=job,
         scheduler=scheduler_address(name, cluster),
         scheduler_environment=_variables(scheduler_environment()),
         tls=["--tls-ca-file", certificate, "--tls-cert", certificate, "--tls-key", key],
@@ -106,15 +117,21 @@ def _manifest(
     name: str,
     cluster: Kubernetes,
     owner: Mapping[str, str] | None = None,
+    *,
+    job: str,
     **values: Any,
 ) -> Manifest:
     """Fill in a template, with the given values and those that all templates share."""
-    labels = {"name": "latentscale", "instance": name, "component": kind}
+    labels = {
+        LABEL: job,
+        "app.kubernetes.io/name": "latentscale",
+        "app.kubernetes.io/component": kind,
+    }
     volumes = [(f"data-{i}", volume) for i, volume in enumerate(cluster.volumes)]
     common = {
         "name": name,
         "namespace": cluster.namespace,
-        "labels": {f"app.kubernetes.io/{key}": value for key, value in labels.items()},
+        "labels": labels,
         "owners": owner and [{"apiVersion": "v1", "kind": "Pod", **owner}],
         "image": cluster.image,
         "service_account": cluster.service_account,

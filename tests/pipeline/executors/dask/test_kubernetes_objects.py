@@ -19,9 +19,10 @@ from latentscale_pipeline.errors import Incomplete
 from latentscale_pipeline.executors.dask.kubernetes_objects import (
     create_object,
     import_kr8s,
+    names_alike,
     remove_object,
 )
-from latentscale_pipeline.executors.dask.manifests import dask_cluster, tls_secret
+from latentscale_pipeline.executors.dask.manifests import LABEL, dask_cluster, tls_secret
 from latentscale_pipeline.jobs.schedulers import look_at, withdraw
 from latentscale_pipeline.jobs.submission import SubmissionSpec, _hand_to_kubernetes
 from latentscale_pipeline.jobs.submission_records import Submission
@@ -32,7 +33,7 @@ from tests.support.kubernetes.server import ApiServer, api_server
 kr8s = pytest.importorskip("kr8s")
 
 SETTINGS = Kubernetes(kind="kubernetes", image="registry.example.org/latentscale:0.1.0")
-SECRET = tls_secret("ls-a", SETTINGS, {"key.pem": "k"}, None)
+SECRET = tls_secret("ls-a", "ls-a", SETTINGS, {"key.pem": "k"}, None)
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -120,8 +121,8 @@ def test_what_a_driver_made_goes_with_its_pod(server: ApiServer) -> None:
     library = import_kr8s("a test")
     create_object(library, POD)
     owner = {"name": "driver", "uid": server.objects.list("pods")[0]["metadata"]["uid"]}
-    create_object(library, tls_secret("ls-a", SETTINGS, {"key.pem": "k"}, owner))
-    create_object(library, dask_cluster("ls-a", SETTINGS, owner))
+    create_object(library, tls_secret("ls-a", "ls-a", SETTINGS, {"key.pem": "k"}, owner))
+    create_object(library, dask_cluster("ls-a", "ls-a", SETTINGS, owner))
     assert len(server.objects.everything()) == 3
     server.objects.delete("pods", "default", "driver")
     wait_until_empty(server)
@@ -135,7 +136,9 @@ def test_the_role_of_drivers_is_enough_and_no_more(
     server.rights["a-driver"] = role["rules"]
     use(server, monkeypatch, token="a-driver")
     library = import_kr8s("a test")
-    for manifest in (SECRET, dask_cluster("ls-a", SETTINGS, None)):
+    cluster = dask_cluster("ls-a", "ls-a", SETTINGS, None)
+    assert names_alike(library, cluster, LABEL) == []
+    for manifest in (SECRET, cluster):
         create_object(library, manifest)
         create_object(library, manifest, poll_seconds=0.05)
         remove_object(library, manifest)
@@ -146,6 +149,14 @@ def test_the_role_of_drivers_is_enough_and_no_more(
     assert used == allowed
     with pytest.raises(kr8s.ServerError, match="may not create"):
         library.object_from_spec(POD).create()
+
+
+def test_runs_of_one_job_are_known_by_their_label(server: ApiServer) -> None:
+    library = import_kr8s("a test")
+    for name, job in (("ls-a-1", "ls-a"), ("ls-a-2", "ls-a"), ("ls-b-1", "ls-b")):
+        create_object(library, dask_cluster(name, job, SETTINGS, None))
+    of_this_job = dask_cluster("ls-a-3", "ls-a", SETTINGS, None)
+    assert names_alike(library, of_this_job, LABEL) == ["ls-a-1", "ls-a-2"]
 
 
 def test_a_submitted_driver_is_looked_at_and_withdrawn(server: ApiServer) -> None:

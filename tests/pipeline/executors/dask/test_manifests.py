@@ -50,10 +50,10 @@ def manifests() -> list[dict[str, Any]]:
     return [
         driver_job("ls-a", arguments, full, driver, requeue=True),
         driver_job("ls-a", arguments, settings(), Driver(), requeue=False),
-        tls_secret("ls-a", full, {"certificate.pem": "c", "key.pem": "k"}, owner),
-        tls_secret("ls-a", full, {"certificate.pem": "c", "key.pem": "k"}, None),
-        dask_cluster("ls-a", full, owner),
-        dask_cluster("ls-a", settings(), None),
+        tls_secret("ls-a", "ls-a", full, {"certificate.pem": "c", "key.pem": "k"}, owner),
+        tls_secret("ls-a", "ls-a", full, {"certificate.pem": "c", "key.pem": "k"}, None),
+        dask_cluster("ls-a", "ls-a", full, owner),
+        dask_cluster("ls-a", "ls-a", settings(), None),
     ]
 
 
@@ -186,7 +186,8 @@ def test_dry_run_prints_the_manifest(tmp_path: Path, latentscale: Command) -> No
     pool = json.loads(secret_text[end:])
     assert title == "# The driver creates:"
     assert (tls["kind"], pool["kind"]) == ("Secret", "DaskCluster")
-    assert tls["metadata"]["name"] == pool["metadata"]["name"] == manifest["metadata"]["name"]
+    run = f"{manifest['metadata']['name']}-xxxxxx"
+    assert tls["metadata"]["name"] == pool["metadata"]["name"] == run
     assert not (tmp_path / "jobs").exists()
     assert ended.err == (
         f"{tmp_path}/rows.npy: not a corpus yet; submit would ingest it first (xxxxxxxx stands for "
