@@ -158,7 +158,7 @@ def test_every_field_of_the_results_has_a_meaning() -> None:
 def test_the_references_show_everything() -> None:
     configuration = (SITE / "reference" / "configuration.md").read_text("utf-8")
     shown = set(re.findall(r"```\{configuration\} (\S+)", configuration))
-    clusters = {"serial", "threads", "local", "address", "batch", "kubernetes"}
+    clusters = {"serial", "threads", "local", "address", "gateway", "batch", "kubernetes"}
     measures = {f"measures.{name}" for name in measure_sections()}
     assert shown == {"job", "driver", "gate", "workflow", *clusters, *measures}
     results = (SITE / "reference" / "results.md").read_text("utf-8")

@@ -75,6 +75,19 @@ def jobs_on_kubernetes(bench: Bench) -> list[dict[str, Any]]:
     return [_record(said, held=ended.returncode == 0), *stories]
 
 
+def jobs_on_a_gateway(bench: Bench) -> list[dict[str, Any]]:
+    """Run jobs on a dask-gateway server, which is installed in an environment apart."""
+    environment = bench.folder / "gateway"
+    venv.create(environment, with_pip=True)
+    package = "dask-gateway-server[local]"
+    install = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", package]
+    if subprocess.run(install, capture_output=True, check=False).returncode != 0:
+        return [_record({"skipped": f"{package} can't be installed"}, held=None)]
+    server = str(environment / "bin" / "dask-gateway-server")
+    words = [sys.executable, "tests/acceptance/test_gateway.py"]
+    return list(run_tests("gateway", words, bench.folder, LATENTSCALE_GATEWAY_SERVER=server))
+
+
 def _record(figures: dict[str, Any], held: bool | None) -> dict[str, Any]:
     return {
         "promise": "manifests are what the schemas ask for",

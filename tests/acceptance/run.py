@@ -33,7 +33,7 @@ sys.path.pop(0)  # this folder, whose latentscale/ holds tests and would hide th
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests import ROOT
 from tests.acceptance.adversarial.promise import ten_thousand_brackets
-from tests.acceptance.clusters import jobs_on_kubernetes, scheduling_and_scaling
+from tests.acceptance.clusters import jobs_on_a_gateway, jobs_on_kubernetes, scheduling_and_scaling
 from tests.acceptance.default_job import ten_million_rows_by_default
 from tests.acceptance.forecasts import forecasts_of_five_jobs
 from tests.acceptance.geomca import half_of_epsilon, million_rows, size_of_the_paper
@@ -715,6 +715,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "namespaces": a_link_is_cut,
     "scaling": scheduling_and_scaling,
     "kubernetes": jobs_on_kubernetes,
+    "gateway": jobs_on_a_gateway,
     "ingest": four_gibibytes_at_the_speed_of_the_disk,
     "vendi-million": a_million_rows,
     "vendi-many": fifty_thousand_rows,

@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PositiveInt,
+    StrictStr,
     WithJsonSchema,
     model_validator,
 )
@@ -224,6 +225,26 @@ class Address(Workers):
     """Seconds to wait for the workers."""
 
 
+class Gateway(Workers):
+    """Workers of a Dask cluster that dask-gateway starts for the run, and stops after it.
+
+    Who one is comes from Dask's own configuration (`gateway.auth`, or `DASK_GATEWAY__AUTH__…` in
+    the environment), so no job file has a password. ``threads`` and ``memory_limit`` say what a
+    worker has; what it gets is set by the gateway's ``options``.
+    """
+
+    kind: Literal["gateway"]
+    """A cluster that dask-gateway starts for the run."""
+    address: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#@]*)?$")]
+    """Address of the gateway."""
+    proxy: Annotated[str, Field(pattern=r"^(gateway|tls)://[^\s/?#@]+:\d+$")] | None = None
+    """Address of its proxy to schedulers, if that differs."""
+    options: dict[str, StrictStr | bool | int | float] = {}
+    """Options of the cluster, as the gateway offers them: image, memory of a worker and so on."""
+    patience: Annotated[float, Field(gt=0, le=7 * 86400)] = 3600.0
+    """Seconds without any worker before the run gives up."""
+
+
 class RemoteWorkers(Workers):
     """Workers that a batch system or Kubernetes starts; those that die are replaced.
 
@@ -340,7 +361,7 @@ class Kubernetes(RemoteWorkers):
 
 
 Cluster = Annotated[
-    Auto | Serial | Threads | Local | Address | Batch | Kubernetes,
+    Auto | Serial | Threads | Local | Address | Gateway | Batch | Kubernetes,
     Field(discriminator="kind"),
 ]
 
@@ -350,6 +371,7 @@ CLUSTERS: dict[str, type[Closed]] = {
     "threads": Threads,
     "local": Local,
     "address": Address,
+    "gateway": Gateway,
     **dict.fromkeys(("slurm", "pbs", "lsf", "sge"), Batch),
     "kubernetes": Kubernetes,
 }

@@ -93,7 +93,7 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
         ),
         (
             "name: a\ncorpus: c\ncluster: {kind: moon}\n",
-            "cluster.kind is 'moon'; it can be auto, serial, threads, local, address, slurm, ",
+            "cluster.kind is 'moon'; it can be auto, serial, threads, local, address, gateway, ",
         ),
         (
             "name: a\ncorpus: c\ncluster: {kind: address}\n",

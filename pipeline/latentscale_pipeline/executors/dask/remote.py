@@ -13,7 +13,7 @@ import time
 
 import distributed
 
-from latentscale_pipeline.config.cluster import Address, RemoteWorkers
+from latentscale_pipeline.config.cluster import Address, Gateway, RemoteWorkers
 from latentscale_pipeline.engine.executor import Ending
 from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.errors import Incomplete
@@ -41,7 +41,7 @@ class RemoteExecutor(DaskExecutor):
     ----------
     client, dashboard
         As for :class:`DaskExecutor`.
-    settings : Address, Batch or Kubernetes
+    settings : Address, Gateway, Batch or Kubernetes
         The section ``cluster``, with the workers' memory limit and ``patience``.
     echo : callable
         Called with a one-line warning about a worker that isn't ready, once another worker has
@@ -51,7 +51,7 @@ class RemoteExecutor(DaskExecutor):
     def __init__(
         self,
         client: distributed.Client,
-        settings: RemoteWorkers | Address,
+        settings: RemoteWorkers | Address | Gateway,
         echo: Echo,
         dashboard: str | None = None,
     ) -> None:

@@ -1,0 +1,70 @@
+"""Clusters that dask-gateway starts, as far as no gateway is needed."""
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import distributed
+import numpy as np
+import pytest
+
+from latentscale_pipeline.config.cluster import Gateway
+from latentscale_pipeline.executors.dask import gateway
+from tests.conftest import Ended
+
+
+def test_a_scheduler_ends_some_time_after_its_driver_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gateway, "ABANDONED_SECONDS", 0.3)
+    monkeypatch.setattr(gateway, "LOOK_SECONDS", 0.1)
+    with distributed.LocalCluster(
+        n_workers=0, processes=False, dashboard_address=None, silence_logs=False
+    ) as cluster:
+        driver = distributed.Client(cluster, set_as_default=False)
+        driver.run_on_scheduler(gateway.end_with, client=driver.id)
+        time.sleep(1.0)
+        assert cluster.scheduler.status is distributed.Status.running
+        driver.close()
+        until = time.monotonic() + 20.0
+        while cluster.scheduler.status is not distributed.Status.closed:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+
+def test_a_gateway_that_is_not_there_is_one_line(
+    tmp_path: Path, latentscale: Callable[..., Ended]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        np.save(tmp_path / "rows.npy", np.eye(20, dtype="f4"))
+        document = {
+            "name": "job",
+            "corpus": str(tmp_path / "rows.npy"),
+            "output": str(tmp_path / "jobs"),
+            "measures": {"vendi": {"kernels": ["cosine"]}},
+            "cluster": {"kind": "gateway", "address": address},
+        }
+        (tmp_path / "job.yaml").write_text(json.dumps(document))
+        ended = latentscale("run", tmp_path / "job.yaml", "--quiet")
+    assert ended.code == 3
+    assert f"cluster.address {address}: the gateway starts no cluster (" in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"address": "ftp://gateway"},
+        {"address": "https://me:secret@gateway"},
+        {"proxy": "http://gateway:80"},
+        {"options": {"image": ["a", "list"]}},
+    ],
+)
+def test_what_is_no_gateway_is_refused(fields: dict[str, object]) -> None:
+    known = {"kind": "gateway", "address": "https://gateway.example.org"}
+    with pytest.raises(ValueError, match=next(iter(fields))):
+        Gateway.model_validate({**known, **fields})
