@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.kubernetes.objects import Object, Objects, Refused, merge
+from tests.support.kubernetes.operator import make_components
 from tests.support.kubernetes.server import ApiServer
 
 TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -56,12 +57,15 @@ class Node:
         The folder of each persistent volume claim.
     accounts : mapping of str to str
         The token of each service account.
+    operated : bool
+        Whether to do what Dask's operator does, too.
     """
 
     server: ApiServer
     folder: Path
     claims: Mapping[str, Path] = field(default_factory=dict)
     accounts: Mapping[str, str] = field(default_factory=dict)
+    operated: bool = False
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -77,6 +81,8 @@ class Node:
 
     def look(self) -> None:
         """Do once what the controllers and the kubelet do again and again."""
+        if self.operated:
+            make_components(self.objects)
         self._name_services()
         for owner in self.objects.list("deployments"):
             if not self._own_pods(owner) and "deletionTimestamp" not in owner["metadata"]:
