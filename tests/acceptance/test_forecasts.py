@@ -9,7 +9,7 @@ from tests.acceptance.forecasts import Shape, compare
 
 def test_bytes_are_foreseen(tmp_path: Path) -> None:
     measures = {"heat": {"neighbours": "cells"}, "vendi": {"kernels": ["cosine"]}}
-    found = compare(tmp_path, Shape("small", 20_000, 16, measures))
+    found = compare(tmp_path, Shape("small", 10_000, 16, measures))
     for name in ("written_bytes", "peak_bytes", "kept_bytes"):
         planned, happened = found[name]
         assert planned == pytest.approx(happened, rel=0.25), name

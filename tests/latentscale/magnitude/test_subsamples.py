@@ -136,7 +136,7 @@ def coverage(
 def test_intervals_cover_the_truth(kind: Callable[[np.random.Generator, int], np.ndarray]) -> None:
     covered, width, error = (
         np.concatenate(column)
-        for column in zip(*(coverage(kind, 1600, 400, seed) for seed in range(2)), strict=True)
+        for column in zip(*(coverage(kind, 1000, 250, seed) for seed in range(2)), strict=True)
     )
     assert covered.mean() >= 0.8
     assert np.median(width) <= 0.25

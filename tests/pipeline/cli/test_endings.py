@@ -39,11 +39,8 @@ def unread(*arguments: object, both: bool = False, unbuffered: bool = False) -> 
         return process.wait(60), err
 
 
-@pytest.mark.parametrize("unbuffered", [False, True])
-@pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["history", "--help"], ["config", "--schema"], ["compare"]]
-)
+@pytest.mark.parametrize(("both", "unbuffered"), [(False, False), (False, True), (True, False)])
+@pytest.mark.parametrize("arguments", [["--help"], ["config", "--schema"], ["compare"]])
 def test_a_closed_pipe_ends_a_command_as_it_ends_other_programs(
     job: Path, arguments: list[str], both: bool, unbuffered: bool
 ) -> None:

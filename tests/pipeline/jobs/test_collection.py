@@ -72,7 +72,7 @@ def reasons(results: dict[str, Any]) -> dict[str, str]:
     return {timing["stage"]: timing["reason"] for timing in results["timings"]}
 
 
-@pytest.mark.parametrize(("n", "d"), [(500, 64), (2500, 16), (300, 384)])
+@pytest.mark.parametrize(("n", "d"), [(500, 64), (1200, 32), (300, 384)])
 def test_a_default_job_keeps_little(n: int, d: int, tmp_path: Path, latentscale: Command) -> None:
     """Whatever the shape of the corpus, from 130 KB on.
 

@@ -224,6 +224,7 @@ def cli_job(tmp_path: Path) -> Path:
         "corpus": str(tmp_path / "corpus.npy"),
         "output": str(tmp_path / "jobs"),
         "measures": {"heat": {"times": {"count": 8}}, "vendi": {"kernels": ["cosine"]}},
+        "sampling": {"method": "none"},
         "cluster": {"kind": "serial"},
     }
     config.write_text(json.dumps(job))

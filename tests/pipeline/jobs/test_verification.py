@@ -334,6 +334,7 @@ def test_an_empty_folder_is_told(tmp_path: Path, latentscale: Command) -> None:
 
 def test_a_job_in_an_object_store(job: Job, s3_url: str, latentscale: Command) -> None:
     output = ("-o", f"output={s3_url}/jobs", "-o", "measures={geomca: {}}")
+    output += ("-o", "sampling.method=none")
     assert latentscale("run", job.config, *output).code == 0
     jobs = ObjectStore(f"{s3_url}/jobs")
     [name] = [name for name in jobs.folders() if name.startswith("kept-")]
