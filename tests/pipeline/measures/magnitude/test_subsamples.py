@@ -30,7 +30,8 @@ def make(folder: Path, keys: str, budget: str = "2.0e+11") -> Plan:
     np.save(source, rows())
     text = (
         f"name: beyond\ncorpus: {source}\noutput: {folder / 'jobs'}\ncluster: {{kind: serial}}\n"
-        f"sampling: {{method: none}}\nbudget: {{pairs: {budget}}}\nmeasures: {{magnitude: {{scales: 8, {keys}}}}}\n"
+        f"sampling: {{method: none}}\nbudget: {{pairs: {budget}}}\n"
+        f"measures: {{magnitude: {{scales: 8, {keys}}}}}\n"
     )
     return make_plan(read_config(text, "beyond.yaml", measures=measure_sections()))
 
