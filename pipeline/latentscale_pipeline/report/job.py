@@ -14,7 +14,14 @@ from latentscale_pipeline.report.labels import label_figures, label_tables
 from latentscale_pipeline.report.look import rows_section
 from latentscale_pipeline.report.method import method_section
 from latentscale_pipeline.report.opening import open_report
-from latentscale_pipeline.report.scores import definitions_of, report_of, scores_table, section_of
+from latentscale_pipeline.report.scores import (
+    SIZED,
+    definitions_of,
+    report_of,
+    scores_table,
+    section_of,
+    sign_of_size,
+)
 from latentscale_pipeline.results.model import Corpus, Results
 from latentscale_pipeline.views.content import Report, Section
 from latentscale_pipeline.views.formatting import printable
@@ -75,15 +82,17 @@ def _numbers(results: Results) -> list[Section]:
         ]
         for name in names
     }
-    if not any(scores.values()):
+    shown = [score for own in scores.values() for score in own]
+    if not shown:
         return []
     return [
         Section(
             key="numbers",
             title="All numbers",
             folded=True,
+            notes=[SIZED] if any(sign_of_size(score, results) for score in shown) else [],
             tables=[
-                replace(scores_table(own), caption=section_of(name, 0).title)
+                replace(scores_table(own, results), caption=section_of(name, 0).title)
                 for name, own in scores.items()
                 if own
             ],

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.results.definitions import Definition
-from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.content import Section, Table, table_of
 from latentscale_pipeline.views.formatting import format_number, printable
 from latentscale_pipeline.views.scores import (
@@ -21,6 +21,12 @@ from latentscale_pipeline.views.terms import BETTER
 
 SAMPLED = ("found at", "expected", "p alone", "p adjusted")
 """Columns about samples of both corpora."""
+
+ALIKE = 0.05
+"""Difference of sizes, relative to the smaller one, that makes no visible one to the scores."""
+
+SIZED = "†: depends on the number of rows; the verdict compares samples of equally many rows"
+"""What the sign after a score means."""
 
 
 def report_of(name: str) -> MeasureReport:
@@ -45,9 +51,19 @@ def replicated_scores(measures: Collection[str]) -> str:
     return ", ".join(report.replicated for report in reports if report.replicated)
 
 
-def scores_table(scores: Sequence[Score]) -> Table:
+def sign_of_size(score: Score, results: Results) -> str:
+    """Return a sign if a score says nothing beside another, because corpora differ in size."""
+    sizes = [corpus.n for corpus in results.corpora.by_role().values()]
+    return " †" if score.size_dependent and max(sizes) > (1 + ALIKE) * min(sizes) else ""
+
+
+def scores_table(scores: Sequence[Score], results: Results) -> Table:
     """Return scores of one measure as a table."""
-    rows = [_score_cells(score) for score in scores]
+    rows = [
+        {**cells, "score": cells["score"] + sign_of_size(score, results)}
+        for score in scores
+        for cells in [_score_cells(score)]
+    ]
     if not any(score.expected for score in scores):
         rows = [{name: cell for name, cell in row.items() if name not in SAMPLED} for row in rows]
     return table_of("Scores", rows, numeric=("value", "sampling error"))

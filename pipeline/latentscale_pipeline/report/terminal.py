@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from latentscale_pipeline.report.scores import replicated_scores
+from latentscale_pipeline.report.scores import SIZED, replicated_scores, sign_of_size
 from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.formatting import counted, format_number, printable
 from latentscale_pipeline.views.repeats import format_repeats
@@ -63,7 +63,8 @@ def print_scores(results: Results, console: Console) -> None:
     hidden = labelled if labelled > LABELLED_ROWS else 0
     scores = [score for score in results.scores if not hidden or score.label is None]
     order = list(dict.fromkeys(score.measure for score in scores))
-    rows = [_cells(score) for score in sorted(scores, key=lambda one: order.index(one.measure))]
+    arranged = sorted(scores, key=lambda one: order.index(one.measure))
+    rows = [_cells(score, sign_of_size(score, results)) for score in arranged]
     empty = [name for name in OPTIONAL if not any(row[name] for row in rows)]
     columns = [name for name in COLUMNS if name not in empty]
     widths = _widths(columns, rows)
@@ -77,7 +78,7 @@ def print_scores(results: Results, console: Console) -> None:
             own = list(group)
             console.print(Text(f"{name} ({'; '.join(_units(own))})", style="bold"))
             console.print(_table(NARROW_COLUMNS, own, gap=1))
-    print_lines(console, _notes(scores, hidden))
+    print_lines(console, _notes(results, scores, hidden))
 
 
 def _header(results: Results) -> Iterator[str]:
@@ -93,13 +94,13 @@ def _header(results: Results) -> Iterator[str]:
         yield f"{role:<9}  {' · '.join(parts)}"
 
 
-def _cells(score: Score) -> Cells:
+def _cells(score: Score, sign: str) -> Cells:
     written, error = written_score(score, typeset=False), score.sampling_error
     known = score.value is not None
     found, usual = format_range(score.expected, score.unit) if score.expected else ("", "")
     return {
         "measure": printable(score.measure),
-        "score": score_name(score),
+        "score": score_name(score) + sign,
         "of": score.of,
         "value": written.value,
         "bracket": written.bracket,
@@ -142,7 +143,9 @@ def _table(columns: Sequence[str], rows: Sequence[Cells], *, gap: int = 2) -> Ta
     return rich_table(columns, shown, right=RIGHT_ALIGNED, folded=FOLDED, least=least, gap=gap)
 
 
-def _notes(scores: Sequence[Score], hidden: int) -> Iterator[str]:
+def _notes(results: Results, scores: Sequence[Score], hidden: int) -> Iterator[str]:
+    if any(sign_of_size(score, results) for score in scores):
+        yield SIZED
     if hidden:
         yield f"{hidden:,} scores of single labels are in results.json."
     sampled = sorted({score.expected.rows for score in scores if score.expected is not None})

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.scores import full_title, report_of
+from latentscale_pipeline.report.scores import SIZED, full_title, report_of, sign_of_size
 from latentscale_pipeline.report.verdict import (
     LEVEL,
     compared,
@@ -44,15 +44,6 @@ WIDTH = 79
 
 NAMED = 3
 """Number of scores that a note names; the rest are counted."""
-
-SIZED = " †"
-"""Stands after a score of corpora that differ in size, if it depends on that."""
-
-ALIKE = 0.05
-"""Difference of sizes, relative to the smaller one, that makes no visible one to the scores."""
-
-EXPLAINED = "†: depends on the number of rows; the verdict compares samples of equally many rows"
-"""What the sign means."""
 
 FOUND = "of: rows that were counted; at: rows of each sample, the score is their mean"
 """What stands after a number that was found."""
@@ -151,16 +142,10 @@ def _place(away: float) -> int:
     return min(place, STRIP - 1) if away < 0 else max(place, 3 * STRIP + 1)
 
 
-def _depends_on_sizes(score: Score, results: Results) -> bool:
-    """Return whether a score says nothing beside another, because corpora differ in size."""
-    sizes = [corpus.n for corpus in results.corpora.by_role().values()]
-    return bool(score.size_dependent) and max(sizes) > (1 + ALIKE) * min(sizes)
-
-
 def _table(scores: Sequence[Score], headings: Mapping[str, str], results: Results) -> list[str]:
     rows: dict[str, dict[str, str]] = {}
     for score in scores:
-        title = full_title(score) + (SIZED if _depends_on_sizes(score, results) else "")
+        title = full_title(score) + sign_of_size(score, results)
         rows.setdefault(title, {"": title})[headings[score.of]] = format_summarised(score)
     columns = dict.fromkeys(headings[score.of] for score in scores)
     return format_table(["", *columns], list(rows.values()))
@@ -169,8 +154,8 @@ def _table(scores: Sequence[Score], headings: Mapping[str, str], results: Result
 def _notes(results: Results, shown: Sequence[Score]) -> Iterator[str]:
     scores = results.scores
     yield from explain_summary(map(format_summarised, shown))
-    if any(_depends_on_sizes(score, results) for score in shown):
-        yield EXPLAINED
+    if any(sign_of_size(score, results) for score in shown):
+        yield SIZED
     unknown = [
         full_title(score)
         for score in shown

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from latentscale_pipeline.report.job import job_report
+from latentscale_pipeline.report.scores import SIZED
 from latentscale_pipeline.report.terminal import print_scores
 from tests.support.results_documents import example_results, read, without_reference
 
@@ -51,6 +53,22 @@ def test_plain_lines_hold_value_bracket_bounds_and_unit() -> None:
         *("vendi", "cosine, order 1", "corpus", "4.23741", "± 0", "0.022", "exact"),
         "effective items",
     ]
+
+
+def test_scores_that_corpora_of_different_sizes_do_not_share_are_marked_everywhere() -> None:
+    results = example_results()
+    assert "†" not in summary(results)
+    results["corpora"]["corpus"]["n"] = 1800
+    expected = {score.score for score in read(results).scores if score.size_dependent}
+    text = summary(results)
+    marked = [line for line in text.splitlines() if " †" in line]
+    assert len(marked) == sum(score.size_dependent for score in read(results).scores)
+    assert "†: depends on the number of rows" in text
+    [numbers] = [part for part in job_report(read(results)).sections if part.key == "numbers"]
+    names = [row[0] for table in numbers.tables for row in table.rows]
+    assert sum(name.endswith(" †") for name in names) == len(marked)
+    assert numbers.notes == [SIZED]
+    assert 0 < len(expected) < len(names)
 
 
 def test_every_score_has_one_line() -> None:
