@@ -117,6 +117,25 @@ def test_info_as_a_table(latentscale: Command, source: Path, tmp_path: Path) -> 
     assert described["dropped"] == {"count": 2, "rows": [3000, 3001]}
 
 
+def test_files_that_are_not_ingested_are_described_by_their_headers(
+    latentscale: Command, source: Path, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "a.npz", emb=vectors(), label=np.full(1500, "x"), year=np.arange(1500))
+    ended = latentscale("info", tmp_path / "a.npz")
+    assert ended.code == 0
+    text = " ".join(ended.out.split())
+    for part in ("vectors 1,500 x 4 float32 from emb, not ingested", "labels from label"):
+        assert part in text
+    assert "left out year next latentscale run " in text
+    described = json.loads(latentscale("info", tmp_path / "a.npz", "--json").out)
+    assert (described["n"], described["d"], described["vectors"]) == (1500, 4, "emb")
+    assert (described["taken"], described["left_out"]) == ({"labels": "label"}, ["year"])
+    (tmp_path / "notes.txt").write_text("notes")
+    refused = latentscale("info", tmp_path / "notes.txt")
+    assert refused.code == 2
+    assert "not a corpus (no manifest.json)" in refused.err
+
+
 def test_rows_with_the_id_of_an_earlier_row_are_counted(
     latentscale: Command, source: Path, tmp_path: Path
 ) -> None:
