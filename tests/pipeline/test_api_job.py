@@ -53,6 +53,12 @@ def test_an_array_gives_what_the_command_gives_of_its_file(
     assert found["job"]["config_hash"] == expected["job"]["config_hash"]
 
 
+def test_an_array_has_no_path(results: JobResults) -> None:
+    document = json.loads(results.document.dump())
+    for role in ("corpus", "reference"):
+        assert document["corpora"][role]["source"] == "an array"
+
+
 def test_scores_are_a_table(results: JobResults) -> None:
     table = results.scores.to_pandas()
     assert isinstance(table, pandas.DataFrame)

@@ -341,6 +341,10 @@ def run(
     return JobResults(finished.store.url, finished.results)
 
 
+AN_ARRAY = "an array"
+"""What stands as the source of rows that were given as an array."""
+
+
 def _given(ids: Texts | None, labels: Texts | None, texts: Texts | None) -> dict[str, Texts]:
     given = {"ids": ids, "labels": labels, "texts": texts}
     return {name: value for name, value in given.items() if value is not None}
@@ -377,6 +381,7 @@ def _place(
                 labels=files.get("labels"),
                 texts=files.get("texts"),
                 overwrite=there,
+                source_name=None if rows is None else AN_ARRAY,
             )
         except BadInput as error:
             # The message is about an argument, not about the file that holds it for a moment.

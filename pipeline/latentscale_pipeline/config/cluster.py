@@ -359,6 +359,13 @@ class Kubernetes(RemoteWorkers):
     image_pull_secrets: list[KubernetesName] = []
     """Secrets with the credentials of the image's registry."""
 
+    @model_validator(mode="after")
+    def _other_resources(self) -> Kubernetes:
+        for name, key in (("cpu", "cpus"), ("memory", "memory_limit")):
+            if name in self.resources:
+                raise ValueError(f"resources has no {name}; set {key}")
+        return self
+
 
 Cluster = Annotated[
     Auto | Serial | Threads | Local | Address | Gateway | Batch | Kubernetes,

@@ -71,8 +71,15 @@ def names_in(expression: str) -> list[str]:
 
 def suggest_quotes(expression: str, name: str) -> str:
     """Return advice to write a name in quotes if it stands where a literal usually does."""
-    after = rf"(==|!=|[\[,])\s*{re.escape(name)}\b"
-    return f"; text stands in quotes: '{name}'" if re.search(after, expression) else ""
+    compared = [
+        item
+        for node in ast.walk(_parsed(expression))
+        if isinstance(node, ast.Compare)
+        for side in node.comparators
+        for item in (side.elts if isinstance(side, ast.List | ast.Tuple) else [side])
+    ]
+    found = any(isinstance(item, ast.Name) and item.id == name for item in compared)
+    return f"; text stands in quotes: '{name}'" if found else ""
 
 
 def names_compared(expression: str) -> set[str]:

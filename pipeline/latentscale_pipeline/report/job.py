@@ -23,6 +23,7 @@ from latentscale_pipeline.report.scores import (
     sign_of_size,
 )
 from latentscale_pipeline.results.model import Corpus, Results
+from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.views.content import Report, Section
 from latentscale_pipeline.views.formatting import printable
 
@@ -42,7 +43,10 @@ def job_report(results: Results, provenance: dict[str, Any] | None = None) -> Re
         kind="job",
         title=printable(job.name),
         subtitle=" · ".join([printable(job.id), *([_day(job.finished)] if job.finished else [])]),
-        corpora=[(role, _described(corpus)) for role, corpus in results.corpora.by_role().items()],
+        corpora=[
+            (role, _described(corpus, _source(role, corpus, provenance)))
+            for role, corpus in results.corpora.by_role().items()
+        ],
         opening=open_report(results),
         sections=[
             *rows_section(results),
@@ -61,10 +65,16 @@ def _day(finished: str) -> str:
         return printable(finished)
 
 
-def _described(corpus: Corpus) -> str:
-    """Describe a corpus by the last part of where it comes from, its size, and what is left out."""
-    path = corpus.source or corpus.uri or ""
-    name = printable(path.rstrip("/").rpartition("/")[2])
+def _source(role: Role, corpus: Corpus, provenance: dict[str, Any] | None) -> str:
+    """Return the last part of where a corpus comes from."""
+    known = (provenance or {}).get("corpora", {}).get(role)
+    sources = known["sources"] if known and corpus.source is None else []
+    path = sources[0]["path"] if len(sources) == 1 else corpus.source or corpus.uri or ""
+    return printable(path.rstrip("/").rpartition("/")[2])
+
+
+def _described(corpus: Corpus, name: str) -> str:
+    """Describe a corpus by its name, its size, and what was left out."""
     whole = corpus.n + corpus.left_out
     rows = f"{corpus.n:,} of {whole:,} rows" if corpus.left_out else f"{corpus.n:,} rows"
     size = rows if corpus.d is None else f"{rows} × {corpus.d:,}"

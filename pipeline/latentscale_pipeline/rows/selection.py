@@ -129,5 +129,7 @@ def check_columns_cover_all(rows: JobRows, where: str) -> None:
 def check_column(rows: JobRows, name: str, advice: str = "") -> None:
     """Refuse a column that no measure of the job has."""
     if name not in rows.names:
-        known = advice or nearest(name, rows.names)
+        known = nearest(name, rows.names)
+        if advice and "did you mean" not in known:
+            known = advice
         raise BadInput(f"{rows.job.url}: there is no column {name}{known}")

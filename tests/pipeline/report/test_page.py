@@ -155,6 +155,12 @@ def test_a_corpus_is_named_by_its_source_and_says_what_was_left_out() -> None:
     ]
 
 
+def test_a_corpus_of_an_earlier_version_is_named_by_the_provenance() -> None:
+    one = {"sources": [{"path": "s3://b/train.npy"}], "source_count": 1}
+    report = job_report(read(example_results()), {"corpora": {"corpus": one}, "runs": []})
+    assert report.corpora[0] == ("corpus", "train.npy, 896 rows × 64")
+
+
 def test_nothing_is_called_more_or_less_diverse_or_significant(page: Page) -> None:
     for words in ("more diverse than", "less diverse", "significant"):
         assert words not in page.text

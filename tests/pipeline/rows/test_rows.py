@@ -330,6 +330,8 @@ def test_a_subset_without_the_rows_that_a_job_names(
         (["--columns", "nothing"], "there is no column nothing; it can be row, id, label, dup"),
         (["--columns", ","], "no columns are named; name at least one"),
         (["--where", "speed > 1"], "there is no column speed"),
+        (["--where", "row == rwo"], "there is no column rwo; did you mean row?"),
+        (["--where", "label in ['a, music'] and music > 1"], "no column music; it can be"),
         (["--where", "leaks == 'r3'"], "ids of other rows can only be compared with null"),
         (["--where", "row is 3"], "is compares only with null"),
         (["--where", "row +"], "not a condition"),

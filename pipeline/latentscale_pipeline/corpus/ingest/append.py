@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
-from itertools import chain
 
 import numpy as np
 
@@ -69,7 +68,8 @@ def append(
 
     The parameters are those of ``ingest``; the dtype is that of the corpus. If the corpus has ids,
     labels or weights, the new rows need them, too. The first append reads the complete corpus once,
-    to compute its block digests; later ones read only the last incomplete block.
+    to compute its block digests; later ones read only the last incomplete block, and all ids, to
+    count those that repeat.
 
     Raises
     ------
@@ -184,8 +184,11 @@ def _zero_rows(old: Manifest, piece: Piece) -> CountedRows:
 def _repeated_ids(before: Corpus, piece: Piece) -> CountedRows | None:
     if not piece.id_hashes or before.n + piece.rows > MAX_ROWS:
         return None
-    known = hash_ids(before.companion_blocks("ids"))
-    return find_repeated_ids(chain(known, piece.id_hashes))
+    try:
+        known = list(hash_ids(before.companion_blocks("ids")))
+    except (BadInput, Incomplete):  # a count isn't worth the rows; verify tells what is damaged
+        return None
+    return find_repeated_ids([*known, *piece.id_hashes])
 
 
 def _dropped(before: Corpus, encoding: Encoding, piece: Piece) -> DroppedRows:

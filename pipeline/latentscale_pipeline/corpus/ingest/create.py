@@ -93,6 +93,7 @@ def ingest(
     overwrite: bool = False,
     run: Run = run_serially,
     progress: Progress = silent,
+    source_name: str | None = None,
 ) -> Corpus:
     """Write a corpus from sources.
 
@@ -120,6 +121,8 @@ def ingest(
         Runs the partitions; by default one after another in this process.
     progress : callable
         ``progress(rows read, rows in all)``.
+    source_name : str, optional
+        What the manifest calls the sources instead of their paths, if these are temporary files.
 
     Returns
     -------
@@ -160,6 +163,9 @@ def ingest(
             separator=_free_separator(store, before),
         )
         piece = encode_piece(encoding, sidecars, run, progress)
+        if source_name is not None:
+            named = tuple(replace(source, path=source_name) for source in piece.sources)
+            piece = replace(piece, sources=named)
         manifest = _finalise(encoding, piece, group, before)
         _collect_garbage(store, manifest, started)
     try:

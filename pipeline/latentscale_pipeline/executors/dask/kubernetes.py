@@ -91,12 +91,13 @@ def _started(library: Any, settings: Kubernetes, job: Job, echo: Echo) -> Iterat
     with ExitStack() as stack:
         stack.enter_context(silence_logging_cmgr("CRITICAL"))
         stack.enter_context(dask.config.set({"distributed.comm.timeouts.tcp": TCP_SECONDS}))
+        # A secret is never there without its cluster, by which the next run would find it.
         made = (
-            tls_secret(name, job.name, settings, files, owner),
             dask_cluster(name, job.name, settings, owner),
+            tls_secret(name, job.name, settings, files, owner),
         )
-        for earlier in names_alike(library, made[-1], LABEL):
-            for manifest in made:
+        for earlier in names_alike(library, made[0], LABEL):
+            for manifest in reversed(made):
                 meta = {**manifest["metadata"], "name": earlier}
                 remove_object(library, {**manifest, "metadata": meta})
         for manifest in made:

@@ -6,6 +6,7 @@ library is kr8s, which is optional.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import time
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ from latentscale_pipeline.errors import BadInput, Incomplete, how_to_install
 
 DELETION_SECONDS = 60.0
 """How long an object of an earlier run may take to be deleted."""
+
+FORBIDDEN = 403
+"""Status of the answer to a request that one has no right to."""
 
 POLL_SECONDS = 1.0
 """Pause between checks whether it is deleted."""
@@ -84,15 +88,23 @@ def create_object(
 
 
 def names_alike(library: Any, manifest: Mapping[str, Any], label: str) -> list[str]:
-    """Return the names of the objects of a kind that have the same value of a label."""
+    """Return the names of the objects of a kind that have the same value of a label.
+
+    There are none where one may not list them: the role of an earlier version doesn't allow it.
+    """
     meta = manifest["metadata"]
     kind = type(library.object_from_spec(dict(manifest), allow_unknown_type=True))
     found = kind.list(namespace=meta["namespace"], label_selector={label: meta["labels"][label]})
-    return [each.name for each in found]
+    try:
+        return [each.name for each in found]
+    except importlib.import_module("kr8s").ServerError as error:
+        if error.response is None or error.response.status_code != FORBIDDEN:
+            raise
+        return []
 
 
 def remove_object(library: Any, manifest: Mapping[str, Any]) -> None:
     """Ask Kubernetes to delete an object and those that it owns, if it exists."""
     found = library.object_from_spec(dict(manifest), allow_unknown_type=True)
-    if found.exists():
+    with contextlib.suppress(importlib.import_module("kr8s").NotFoundError):
         found.delete(propagation_policy="Foreground")

@@ -33,6 +33,20 @@ def stored(corpus: Corpus) -> dict[str, bytes]:
     return {o.key: Path(corpus.url, o.key).read_bytes() for o in corpus.manifest.objects()}
 
 
+def test_ids_that_can_not_be_read_are_not_compared_and_cost_no_rows(tmp_path: Path) -> None:
+    first, second = saved(tmp_path / "a.npy", rows(10)), saved(tmp_path / "b.npy", rows(5))
+    for name, count in (("a", 10), ("b", 5)):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{i}\n" for i in range(count)))
+    corpus = ingest([first], str(tmp_path / "c"), ids=str(tmp_path / "a.txt"))
+    [shard] = corpus.manifest.arrays["ids"].shards
+    damaged = bytearray((tmp_path / "c" / shard.key).read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "c" / shard.key).write_bytes(damaged)
+    grown = append([second], str(tmp_path / "c"), ids=str(tmp_path / "b.txt"))
+    assert grown.n == 15
+    assert grown.manifest.repeated_ids is None
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 5000), min_size=2, max_size=4),

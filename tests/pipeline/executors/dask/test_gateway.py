@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from latentscale_pipeline.config.cluster import Gateway
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.executors.dask import gateway
+from latentscale_pipeline.executors.dask.readiness import Job
+from latentscale_pipeline.storage.urls import storage_options
 from tests.conftest import Ended
 
 
@@ -53,6 +56,17 @@ def test_a_gateway_that_is_not_there_is_one_line(
     assert ended.code == 3
     assert f"cluster.address {address}: the gateway starts no cluster (" in ended.err
     assert len(ended.err.strip().splitlines()) == 1
+
+
+def test_secrets_are_not_sent_to_a_gateway_without_tls(tmp_path: Path) -> None:
+    pytest.importorskip("dask_gateway")
+    far = Gateway(kind="gateway", address="http://gateway.example.org")
+    job = Job("ls-a", tmp_path, {}, 0, 0)
+    with storage_options({"s3": {"key": "k", "secret": "hush"}}):
+        refused = pytest.raises(BadInput, match="has no TLS, and storage options")
+        with refused as raised, gateway.gateway_cluster(far, job, print):
+            pass
+    assert "hush" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,14 @@ def released(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def wait_until_empty(server: ApiServer) -> None:
+    wait_until(lambda: not server.objects.everything())
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
     until = time.monotonic() + 10.0
-    while server.objects.everything() and time.monotonic() < until:
+    while not condition():
+        assert time.monotonic() < until
         time.sleep(0.05)
-    assert server.objects.everything() == []
 
 
 def uid(server: ApiServer) -> str:
@@ -157,6 +161,23 @@ def test_runs_of_one_job_are_known_by_their_label(server: ApiServer) -> None:
         create_object(library, dask_cluster(name, job, SETTINGS, None))
     of_this_job = dask_cluster("ls-a-3", "ls-a", SETTINGS, None)
     assert names_alike(library, of_this_job, LABEL) == ["ls-a-1", "ls-a-2"]
+    gone = dask_cluster("ls-b-1", "ls-b", SETTINGS, None)
+    remove_object(library, gone)
+    wait_until(lambda: len(server.objects.everything()) == 2)
+    remove_object(library, gone)
+
+
+def test_a_role_of_an_earlier_version_is_enough(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verbs = ["create", "get", "delete"]
+    rule = {"apiGroups": ["kubernetes.dask.org"], "resources": ["daskclusters"], "verbs": verbs}
+    server.rights["before"] = [rule]
+    use(server, monkeypatch, token="before")
+    library = import_kr8s("a test")
+    cluster = dask_cluster("ls-a-1", "ls-a", SETTINGS, None)
+    create_object(library, cluster)
+    assert names_alike(library, cluster, LABEL) == []
 
 
 def test_a_submitted_driver_is_looked_at_and_withdrawn(server: ApiServer) -> None:

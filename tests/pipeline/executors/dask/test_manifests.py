@@ -129,6 +129,7 @@ def test_pods_run_where_they_may_and_only_workers_take_devices() -> None:
         {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
         {"node_selector": {"a b": "c"}},
         {"resources": {"nvidia.com/gpu": "-1"}},
+        {"resources": {"memory": "1Gi"}},
         {"image_pull_secrets": ["A"]},
     ],
 )
