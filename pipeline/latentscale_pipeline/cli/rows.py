@@ -23,6 +23,15 @@ SHOWN = 20
 """Rows that are printed unless more are asked for."""
 
 
+def _one_reason(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> str | None:
+    if len(given) > 1:
+        condition = " or ".join(f"({ROW_FILTERS[only].where})" for only in given)
+        raise click.UsageError(f"--only takes one reason; for several: --where '{condition}'")
+    return next(iter(given), None)
+
+
 @click.command(
     no_args_is_help=True,
     # Reasons are written with hyphens, columns with underscores.
@@ -30,7 +39,11 @@ SHOWN = 20
 )
 @click.argument("job")
 @click.option(
-    "--only", type=click.Choice(list(ROW_FILTERS)), help="Rows to look at for one reason."
+    "--only",
+    type=click.Choice(list(ROW_FILTERS)),
+    multiple=True,
+    callback=_one_reason,
+    help="Rows to look at for one reason.",
 )
 @click.option(
     "--of",
@@ -87,6 +100,9 @@ def rows(
         # One more shows whether there are others.
         limit=shown + 1 if as_table else limit,
     )
+    if left_out := found.rows.corpus.manifest.dropped.count:
+        rest = f"{counted(left_out, 'row')} of the source left out when it was ingested"
+        click.echo(f"row: without the {rest}; `latentscale info` lists them", err=True)
     if as_table:
         _print(found, shown)
     elif output is None:

@@ -34,7 +34,7 @@ from latentscale_pipeline.cli.source_arguments import (
     suggesting_options_of,
 )
 from latentscale_pipeline.config.job import JobConfig
-from latentscale_pipeline.corpus.ingest.create import ensure_corpus
+from latentscale_pipeline.corpus.ingest.create import ensure_corpus, find_corpus
 from latentscale_pipeline.corpus.ingest.sources import FieldChoice
 from latentscale_pipeline.errors import BadInput, GateFailed, Interrupted
 from latentscale_pipeline.jobs.ingestion import runner_for
@@ -162,6 +162,9 @@ def _ingested(
         echo(f"{len(patterns)} sources are read as one corpus; --reference compares with another")
     with storage_options(config.storage_options), reported("ingest", "rows") as progress:
         made = {}
+        for role, (patterns, choice) in list(sources.items())[1:]:
+            with suggesting_options_of(role):  # a mistake in it is told before a long ingest
+                find_corpus(patterns, config.output, fields=choice)
         for role, (patterns, choice) in sources.items():
             if choice or len(patterns) > 1:
                 with suggesting_options_of(role):

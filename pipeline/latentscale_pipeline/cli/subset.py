@@ -112,8 +112,9 @@ def export(corpus: str, target: str, overwrite: bool, of: Role | None, **chosen:
     """Write a corpus, or some rows of it, to a .npy or .parquet file.
 
     A .npy file holds the vectors. A Parquet file has them in the column "vector", beside ids,
-    labels and weights, and in "row" the number of each row in the corpus, counted from 0. Rows are
-    selected as in `latentscale subset`.
+    labels and weights, and in "row" the number of each row in the corpus, counted from 0; where
+    rows of the source were left out, "source_row" counts these, too. Rows are selected as in
+    `latentscale subset`.
 
     \b
     Example:
@@ -124,8 +125,11 @@ def export(corpus: str, target: str, overwrite: bool, of: Role | None, **chosen:
     opened, chosen["job"] = _open(corpus, of=of, **chosen)
     rows = _choose(opened, **chosen)
     with reported("export", "rows") as progress:
+        numbers = {"row": rows}
+        if opened.manifest.dropped.count:
+            numbers["source_row"] = opened.source_rows(rows)
         write_file(
-            chosen_source(opened, rows), rows, target, overwrite=overwrite, progress=progress
+            chosen_source(opened, rows), numbers, target, overwrite=overwrite, progress=progress
         )
     click.echo(f"{target}: {len(rows)} rows of {opened.d} dimensions")
 

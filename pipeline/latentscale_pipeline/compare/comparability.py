@@ -117,6 +117,11 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
     same_source = sources[0] is not None and sources[0] == sources[1]
     references = [each.corpora.get("reference") for each in (job, baseline)]
     own = len({found.fingerprint if found else None for found in references}) == 1
+    if not own and all(references):
+        notes.append(
+            "the two jobs have different references, so scores of corpus against reference can't "
+            "be compared; run both against one reference"
+        )
     for measure, scale in _scale_differences(job, baseline):
         differing = replace(scale, kind="own scale") if own else scale
         set_differently = by_measure.get(measure, ())

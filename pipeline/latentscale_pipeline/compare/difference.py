@@ -33,6 +33,8 @@ from enum import StrEnum
 from typing import cast
 
 from latentscale_pipeline.compare.comparability import Mismatch
+from latentscale_pipeline.measures.base import GROUPS
+from latentscale_pipeline.report.scores import report_of
 from latentscale_pipeline.report.verdict import LEVEL
 from latentscale_pipeline.results.model import ExpectedRange, Score
 from latentscale_pipeline.views.formatting import printable
@@ -42,6 +44,9 @@ Numbers = tuple[float, float, float]
 
 SIGNIFICANT_ERRORS = 1.959963984540054
 """The two-sided 5 % quantile of the standard normal distribution."""
+
+DIVERSITY = GROUPS[0]
+"""The group of scores of diversity."""
 
 REPRODUCIBILITY = 1e-6
 """Relative difference between the same number computed on two kinds of machine."""
@@ -151,9 +156,14 @@ class ComparedScore:
 
     @property
     def improved(self) -> bool | None:
-        """Return whether the score changed for the better; None if neither direction is better."""
+        """Return whether the score changed for the better; None if neither direction is better.
+
+        More diversity is no better by itself: noise has the most.
+        """
         told = self.expected.found - self.expected.centre if self.expected else self.difference
         if not told or self.score.better not in {"high", "low"} or self.score.of == "reference":
+            return None
+        if report_of(self.score.measure).group == DIVERSITY:
             return None
         return (told > 0) == (self.score.better == "high")
 

@@ -7,6 +7,7 @@ read as zeros.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -329,6 +330,22 @@ class Corpus:
         """Return the weight of every row, shape (n,), or None if the corpus has none."""
         blocks = list(self.companion_blocks("weights"))
         return np.concatenate(blocks) if blocks else None
+
+    def source_rows(self, rows: Int64Array) -> Int64Array:
+        """Return the numbers of rows among all rows of the sources, those left out included.
+
+        Parameters
+        ----------
+        rows : ndarray of int64
+            Numbers of rows of the corpus as it is stored.
+        """
+        known = self.manifest.dropped
+        dropped = np.array(known.rows, np.int64)
+        if known.all_rows is not None:
+            stored = io.BytesIO(self.read_object(known.all_rows))
+            dropped = np.load(stored, allow_pickle=False)
+        # Before the row k that stays, and the j-th that was dropped, k + j rows were read.
+        return rows + np.searchsorted(dropped - np.arange(len(dropped)), rows, side="right")
 
     def read_object(self, stored: StoredObject) -> bytearray:
         """Return the bytes of one stored object, checked against the manifest.

@@ -25,12 +25,12 @@ from latentscale_pipeline.storage.objects import atomic_write
 from latentscale_pipeline.storage.urls import strip_credentials
 
 Writer = TypeVar("Writer")
-Rows = Int64Array
+Columns = Mapping[str, Int64Array]
 
 
 def export(
     chosen: Sources,
-    rows: Rows,
+    columns: Columns,
     target: str,
     *,
     overwrite: bool = False,
@@ -42,12 +42,12 @@ def export(
     ----------
     chosen : Sources
         The result of :func:`.selection.chosen_source`.
-    rows : ndarray of int64, shape (n,)
-        The numbers of these rows in the corpus.
+    columns : mapping of str to ndarray of int64, shape (n,)
+        Columns before the vector: ``row``, the numbers of these rows in the corpus, and where its
+        sources had other rows, which were left out, ``source_row``, the numbers there.
     target : str
-        Path or fsspec URL that ends in ``.npy`` (vectors alone) or ``.parquet`` (columns ``row``,
-        the number of the row in the corpus, and ``vector``, and ``ids``, ``labels`` and ``weights``
-        if the corpus has them).
+        Path or fsspec URL that ends in ``.npy`` (vectors alone) or ``.parquet`` (these
+        columns and ``vector``, and ``ids``, ``labels`` and ``weights`` if the corpus has them).
     overwrite : bool
         Replace an existing file.
     progress : callable
@@ -59,7 +59,7 @@ def export(
         If the file exists already, or its suffix is unknown.
     """
     with new_file(target, WRITERS, overwrite=overwrite) as (file, write):
-        write(chosen, rows, file, strip_credentials(target), progress)
+        write(chosen, columns, file, strip_credentials(target), progress)
 
 
 @contextlib.contextmanager
@@ -109,7 +109,9 @@ def remove_file(target: str) -> None:
             fs.rm_file(path)
 
 
-def _write_npy(chosen: Sources, rows: Rows, file: BinaryIO, where: str, progress: Progress) -> None:
+def _write_npy(
+    chosen: Sources, known: Columns, file: BinaryIO, where: str, progress: Progress
+) -> None:
     [source] = chosen.items
     about = {
         "descr": np.lib.format.dtype_to_descr(source.dtype),
@@ -125,7 +127,7 @@ def _write_npy(chosen: Sources, rows: Rows, file: BinaryIO, where: str, progress
 
 
 def _write_parquet(
-    chosen: Sources, rows: Rows, file: BinaryIO, where: str, progress: Progress
+    chosen: Sources, known: Columns, file: BinaryIO, where: str, progress: Progress
 ) -> None:
     try:
         import pyarrow as pa
@@ -144,7 +146,7 @@ def _write_parquet(
         done, writer = 0, None
         for block in source.blocks():
             count = len(block)
-            columns = {"row": pa.array(rows[done : done + count])}
+            columns = {name: pa.array(rows[done : done + count]) for name, rows in known.items()}
             for name, blocks in companions.items():
                 while len(held[name]) < count:
                     held[name] = np.concatenate([held[name], next(blocks)])
@@ -160,7 +162,7 @@ def _write_parquet(
             progress(done, source.rows)
 
 
-WRITERS: dict[str, Callable[[Sources, Rows, BinaryIO, str, Progress], None]] = {
+WRITERS: dict[str, Callable[[Sources, Columns, BinaryIO, str, Progress], None]] = {
     ".npy": _write_npy,
     ".parquet": _write_parquet,
 }

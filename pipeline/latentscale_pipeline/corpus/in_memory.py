@@ -77,9 +77,10 @@ def hold_rows(
     """
     given = np.asarray(rows)
     if given.ndim != 2 or given.dtype.kind not in "fiu" or not given.size:
+        stack = "; a column of vectors becomes one by np.stack(column)"
         raise BadInput(
             f"{name} must be a two-dimensional numeric array with at least one row; got shape "
-            f"{given.shape} and dtype {given.dtype}"
+            f"{given.shape} and dtype {given.dtype}{stack if given.dtype.kind == 'O' else ''}"
         )
     with np.errstate(over="ignore"):  # _check_rows refuses values that overflow
         stored = np.ascontiguousarray(given, stored_dtype([given.dtype]))

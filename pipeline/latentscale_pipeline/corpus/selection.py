@@ -28,6 +28,9 @@ from latentscale_pipeline.storage.urls import strip_credentials
 SUGGESTED_AMONG = 100_000
 """Number of rows among whose ids or labels one is suggested."""
 
+SEVERAL = {"id": "ids", "label": "labels", "text": "texts", "weight": "weights"}
+"""The names of a corpus for what `latentscale rows` and most files call by the first."""
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -72,9 +75,11 @@ def choose_rows(
     for name, wanted in (("ids", selection.ids), ("labels", selection.labels)):
         if wanted is not None:
             known = _companion(corpus, name)
-            having = np.isin(known, np.array(list(wanted), STRINGS))
-            if wanted and not having.any():
-                raise _none_has(corpus, name[:-1], list(wanted), known)
+            given = np.array(list(wanted), STRINGS)
+            having = np.isin(known, given)
+            missing = [] if having.all() else given[~np.isin(given, known)].tolist()
+            if missing and (name == "labels" or not having.any()):
+                raise _none_has(corpus, name[:-1], missing, known)
             chosen &= having
     if selection.where is not None:
         columns = {
@@ -106,17 +111,20 @@ def chosen_source(corpus: Corpus, rows: Int64Array) -> Sources:
 
 
 def _none_has(
-    corpus: Corpus, what: str, wanted: Sequence[str], known: npt.NDArray[Any]
+    corpus: Corpus, what: str, missing: Sequence[str], known: npt.NDArray[Any]
 ) -> BadInput:
     """Return the error for ids or labels that no row has, with one that is like the first."""
-    close = difflib.get_close_matches(wanted[0], set(known[:SUGGESTED_AMONG].tolist()), n=1)
+    close = difflib.get_close_matches(missing[0], set(known[:SUGGESTED_AMONG].tolist()), n=1)
     hint = f"did you mean {close[0]}?" if close else f"check its {what}s"
-    more = f" or one of {len(wanted) - 1:,} more" if len(wanted) > 1 else ""
-    return BadInput(f"{corpus.url}: no row has the {what} {wanted[0]!r}{more}; {hint}")
+    more = f" or one of {len(missing) - 1:,} more" if len(missing) > 1 else ""
+    return BadInput(f"{corpus.url}: no row has the {what} {missing[0]!r}{more}; {hint}")
 
 
 def _column(corpus: Corpus, name: str, table: str | None, advice: str = "") -> npt.NDArray[Any]:
-    if table is None or name in corpus.manifest.arrays:
+    several = SEVERAL.get(name, name)
+    if several in corpus.manifest.arrays and (table is None or several == name):
+        return _companion(corpus, several)
+    if table is None:
         return _companion(corpus, name, advice)
     where = strip_credentials(table)
     blocks: list[npt.NDArray[Any]] = []

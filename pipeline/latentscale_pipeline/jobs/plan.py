@@ -16,7 +16,7 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.config.user_functions import refuse_code
 from latentscale_pipeline.corpus import Corpus, rows_by_label
-from latentscale_pipeline.corpus.ingest.create import UningestedCorpus, ensure_corpus
+from latentscale_pipeline.corpus.ingest.create import UningestedCorpus, ensure_corpus, find_corpus
 from latentscale_pipeline.engine.keys import part_keys, stage_dependencies, stage_key
 from latentscale_pipeline.engine.memory import check_memory, idle_memory
 from latentscale_pipeline.engine.stage import Stage
@@ -33,6 +33,7 @@ from latentscale_pipeline.progress import Echo, Progress, silent
 from latentscale_pipeline.storage.disk import free_bytes
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
+from latentscale_pipeline.views.formatting import counted
 
 SPARE_BYTES = 10 * 2**30
 """Bytes that a measure may store on a disk, or in a folder that machines share, to save computing;
@@ -186,15 +187,29 @@ def make_plan(
         fixed_scales = read_scales(config) if scales is None else scales
         if corpora is None:
             run_for = runner_for(config.cluster, progress, echo)
+            sources = corpus_sources(config)
+            for url, _ in list(sources.values())[1:]:
+                find_corpus(url, config.output)  # a mistake in it is told before a long ingest
             corpora = {
                 role: ensure_corpus(url, config.output, progress, run_for).without(excluded)
-                for role, (url, excluded) in corpus_sources(config).items()
+                for role, (url, excluded) in sources.items()
             }
+            if echo is not None:
+                _tell_repeated_ids(corpora, echo)
         if config.pair == "rows":
             _refuse_shifted_pairs(corpora)
         config = drop_inapplicable_measures(config, corpora)
         facts = job_facts(config, corpora, fixed_scales)
     return identify_plan(config, corpora, facts, plan_stages(config, facts))
+
+
+def _tell_repeated_ids(corpora: Mapping[Role, Corpus], echo: Echo) -> None:
+    """Say how many rows have the id of an earlier row: ids that are shown then name several."""
+    for role, corpus in corpora.items():
+        repeated = corpus.manifest.repeated_ids
+        if repeated is not None and repeated.count:
+            rows = f"{counted(repeated.count, 'row')} of the {role}"
+            echo(f"{rows} with the id of an earlier row; the first is row {repeated.first}")
 
 
 def _refuse_shifted_pairs(corpora: Mapping[Role, Corpus]) -> None:

@@ -54,6 +54,9 @@ DIVERSITY = GROUPS[0]
 MANY = 3
 """How many times as many scores as usual lie outside their own range before a verdict warns."""
 
+WORTH_CLEANING = 0.01
+"""Share of the reference's rows from which on it is cleaned, too; another one costs more."""
+
 NAMED = 3
 """Largest number of further scores that are named; the rest are counted."""
 
@@ -123,8 +126,8 @@ def _sortings(results: Results) -> Iterator[str]:
 def clean_commands(results: Results, folder: str) -> list[str]:
     """Return the commands that leave out the rows behind a verdict; empty if there are none.
 
-    Rows that the reference has as well are left out of both, or the next verdict would be that the
-    corpus has too few of them. Parameters are those of :func:`look_commands`.
+    Of what the reference has many of as well, both are cleaned, or the next verdict would be that
+    the corpus has too few of them. Parameters are those of :func:`look_commands`.
     """
     listed = dict(_listed(results))
     found = {
@@ -141,7 +144,9 @@ def clean_commands(results: Results, folder: str) -> list[str]:
         del found[whole if explained else part]
     reasons = list(found)
     counted_in_reference = {
-        score.score for score in results.scores if score.of == "reference" and score.value
+        score.score
+        for score in results.scores
+        if score.of == "reference" and (score.value or 0.0) >= WORTH_CLEANING
     }
     shared = [reason for reason in reasons if ROW_FILTERS[reason].score in counted_in_reference]
     return [

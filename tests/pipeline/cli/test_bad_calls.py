@@ -537,6 +537,13 @@ CALLS = [
         ),
     ),
     (
+        "rows job --only near-duplicates --only exact-duplicates",
+        (
+            "--only takes one reason; for several: --where '(near_duplicate_of is not null) "
+            "or (duplicate_of is not null)'; see latentscale rows --help"
+        ),
+    ),
+    (
         'rows job --where "label == music"',
         "{place}/job: there is no column music; text stands in quotes: 'music'",
     ),

@@ -314,10 +314,42 @@ def test_rows_with_nan_are_left_out_where_asked(latentscale: Command, rows: np.n
     corpora = json.loads((spoilt_job / "results.json").read_text())["corpora"]
     assert corpora["corpus"]["dropped_rows"] == 2
     assert "58 of 60 rows" in (spoilt_job / "report.html").read_text()
+    # The number in the source, by which one's own table is cut.
+    exported = latentscale("export", spoilt_job, "kept.parquet")
+    assert exported.code == 0, exported.err
+    table = pyarrow.parquet.read_table("kept.parquet").to_pydict()
+    assert table["row"] == list(range(58))
+    assert table["source_row"] == [row for row in range(60) if row not in (7, 30)]
+    listed = latentscale("rows", spoilt_job, "--limit", "1")
+    assert "2 rows of the source left out when it was ingested" in listed.err
     # A corpus has no such rows: it is taken as it is, not ingested again.
     again = latentscale("run", corpora["corpus"]["uri"], "--on-invalid", "drop", *options)
     assert again.code == 0, again.err
     assert len(list(Path("jobs/corpora").glob("*/manifest.json"))) == 2
+
+
+def test_a_mistake_in_the_reference_is_told_before_anything_is_ingested(
+    latentscale: Command, rows: np.ndarray
+) -> None:
+    np.save("rows.npy", rows)
+    for options in (
+        ["--reference", "lats.npy"],
+        ["--reference", "lats.npy", "--on-invalid", "drop"],
+    ):
+        ended = latentscale("run", "rows.npy", *options, *SERIAL)
+        assert ended.code == 2
+        assert "lats.npy: no such file or folder" in ended.err
+        assert not list(Path().glob("jobs/corpora/*"))
+
+
+def test_rows_with_the_id_of_an_earlier_row_are_told(
+    latentscale: Command, rows: np.ndarray
+) -> None:
+    np.savez("rows.npz", vectors=rows, id=np.arange(60) % 58)
+    ended = latentscale("run", "rows.npz", "--measures", "vendi", *SERIAL)
+    assert ended.code == 0, ended.err
+    said = "ingest: 2 rows of the corpus with the id of an earlier row; the first is row 58"
+    assert said in ended.err.splitlines()
 
 
 def test_a_source_without_the_rows_that_were_left_out_is_another_job(

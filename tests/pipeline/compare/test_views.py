@@ -247,7 +247,7 @@ def test_the_comment_by_hand() -> None:
     assert scores[1:] == [
         [
             *("vendi", "rbf, order 1", "corpus", "12.0 [11.5, 12.5]", "10.00 [9.75, 10.25]"),
-            *("+2.0", "+20 %", "significant, better"),
+            *("+2.0", "+20 %", "significant"),
         ],
         ["vendi", "rbf, order 2", "corpus", "0 ± 0", "0 ± 0", "0", "", "within brackets"],
         [
@@ -298,6 +298,20 @@ def printed(
     return output.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"better": "high"}, "significant, better"),
+        ({"better": "low"}, "significant, worse"),
+        ({"better": "none"}, "significant"),
+        ({"measure": "vendi", "better": "high"}, "significant"),  # more diverse is no better
+    ],
+)
+def test_a_change_is_for_the_better_or_for_the_worse(fields: dict[str, Any], said: str) -> None:
+    ours, theirs = (row(value, sampling_error=0.1, **fields) for value in (3.0, 1.0))
+    assert cells(printed(comparison([ours], [theirs])), "significant")[-1] == said
+
+
 @pytest.mark.parametrize("fingerprint", ["f00d", "beef"])
 def test_scores_of_a_reference_that_both_jobs_have_are_not_in_the_summary(fingerprint: str) -> None:
     rows = [row(2.0), row(3.0, of="reference")]
@@ -331,7 +345,7 @@ def test_plain_lines_hold_both_brackets() -> None:
     assert text.splitlines()[0] == "job       nightly (nightly-1a2b3c4d) · jobs/nightly-1a2b3c4d"
     assert cells(text, "rbf, order 1") == [
         *("vendi", "rbf, order 1", "corpus", "12.0 [11.5, 12.5]", "10.00 [9.75, 10.25]"),
-        *("+2.0", "+20 %", "significant, better"),
+        *("+2.0", "+20 %", "significant"),
     ]
     assert cells(text, "area") == [
         *("magnitude", "area", "corpus", "none", "3 ± 0", "job: all rows are the same"),

@@ -57,6 +57,7 @@ CHOICES: list[tuple[list[str], Callable[[int], bool]]] = [
     (["--label", "en"], lambda i: i % 3 == 0),
     (["--label", "en", "--label", "fr"], lambda i: i % 3 != 1),
     (["--where", "labels == 'de' and weights > 2000"], lambda i: i % 3 == 1 and i + 1 > 2000),
+    (["--where", "label == 'de' and weight > 2000"], lambda i: i % 3 == 1 and i + 1 > 2000),
     (
         ["--where", "not (ids in ['id3', 'id2000'] or weights <= 1)"],
         lambda i: i not in {0, 3, 2000},
@@ -120,6 +121,7 @@ def test_ids_from_a_file_and_a_random_sample(
         (["--label", "zz"], "no row has the label 'zz'; check its labels"),
         (["--label", "e"], "no row has the label 'e'; did you mean en?"),
         (["--label", "zz", "--label", "e"], "no row has the label 'zz' or one of 1 more"),
+        (["--label", "en", "--label", "dee"], "no row has the label 'dee'; did you mean de?"),
         (["--label", "en", "--where", "weights > 99999"], "no row matches; relax the conditions"),
         (["--where", "labels in [de, 'en']"], "it has no de (it has ids, labels, weights); text s"),
         (["--sample", "9999"], "can't draw 9999 rows from 2600; ask for fewer"),
