@@ -346,7 +346,7 @@ def test_rows_with_the_id_of_an_earlier_row_are_told(
     latentscale: Command, rows: np.ndarray
 ) -> None:
     np.savez("rows.npz", vectors=rows, id=np.arange(60) % 58)
-    ended = latentscale("run", "rows.npz", "--measures", "vendi", *SERIAL)
+    ended = latentscale("run", "rows.npz", "--measures", "vendi", *SERIAL[:2])
     assert ended.code == 0, ended.err
     said = "ingest: 2 rows of the corpus with the id of an earlier row; the first is row 58"
     assert said in ended.err.splitlines()
