@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.kubernetes.dask_operator import make_components
 from tests.support.kubernetes.objects import Object, Objects, Refused, merge
-from tests.support.kubernetes.operator import make_components
 from tests.support.kubernetes.server import ApiServer
 
 TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -91,7 +91,8 @@ class Node:
             if "deletionTimestamp" not in owner["metadata"]:
                 self._look_at_job(owner)
         for pod in self.objects.list("pods"):
-            self._look_at_pod(pod)
+            with contextlib.suppress(Refused):  # what it needs isn't there yet, or no longer
+                self._look_at_pod(pod)
 
     def _own_pods(self, owner: Object) -> list[Object]:
         uid = owner["metadata"]["uid"]
@@ -167,10 +168,9 @@ class Node:
             return
         elif process is None:
             bind = merge({"spec": {"nodeName": "here"}})
-            with contextlib.suppress(Refused):
-                self.objects.patch("pods", meta["namespace"], meta["name"], bind)
-                self.processes[uid] = self._started(pod)
-                self._say("pods", pod, {"phase": "Running"})
+            self.objects.patch("pods", meta["namespace"], meta["name"], bind)
+            self.processes[uid] = self._started(pod)
+            self._say("pods", pod, {"phase": "Running"})
         elif _ended(process):
             self._end(pod, process)
 
