@@ -190,12 +190,14 @@ class Node:
         places = self._volumes(pod)
         home = self.folder / meta["name"]
         environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": str(home),
-            "TMPDIR": str(places.get("/tmp", home)),
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": str(self.server.port),
             **self._variables(pod, container),
+        }
+        here = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(home),
+            "TMPDIR": str(places.get("/tmp", home)),
         }
         words = [_filled(word, environment) for word in container["command"]]
         words += [_filled(word, environment) for word in container.get("args", ())]
@@ -204,7 +206,7 @@ class Node:
         with (self.folder / f"{meta['name']}.log").open("ab") as log:
             return subprocess.Popen(
                 [*enter, *(_moved(word, places) for word in words)],
-                env={name: _moved(value, places) for name, value in environment.items()},
+                env=here | {name: _moved(value, places) for name, value in environment.items()},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

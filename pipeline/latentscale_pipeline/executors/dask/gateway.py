@@ -79,9 +79,10 @@ def gateway_cluster(settings: Gateway, job: Job, echo: Echo) -> Iterator[RemoteE
 def _started(library: Any, settings: Gateway, job: Job, echo: Echo) -> Iterator[RemoteExecutor]:
     with ExitStack() as stack:
         stack.enter_context(silence_logging_cmgr("CRITICAL"))
-        gateway = stack.enter_context(
-            library.Gateway(address=settings.address, proxy_address=settings.proxy)
-        )
+        gateway = library.Gateway(address=settings.address, proxy_address=settings.proxy)
+        # Once it is closed, its finalizer would fail: it asks for a loop that is gone.
+        stack.callback(vars(gateway).pop, "_loop_runner", None)
+        stack.enter_context(gateway)
         name = gateway.submit(**settings.options)
         stack.callback(gateway.stop_cluster, name)
         cluster = stack.enter_context(_connected(gateway, name, settings.patience))
