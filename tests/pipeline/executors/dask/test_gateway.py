@@ -1,13 +1,12 @@
 """Clusters that dask-gateway starts, as far as no gateway is needed."""
 
+import asyncio
 import gc
 import json
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import distributed
 import numpy as np
 import pytest
 
@@ -24,18 +23,27 @@ def test_a_scheduler_ends_some_time_after_its_driver_is_gone(
 ) -> None:
     monkeypatch.setattr(gateway, "ABANDONED_SECONDS", 0.3)
     monkeypatch.setattr(gateway, "LOOK_SECONDS", 0.1)
-    with distributed.LocalCluster(
-        n_workers=0, processes=False, dashboard_address=None, silence_logs=False
-    ) as cluster:
-        driver = distributed.Client(cluster, set_as_default=False)
-        driver.run_on_scheduler(gateway.end_with, client=driver.id)
-        time.sleep(1.0)
-        assert cluster.scheduler.status is distributed.Status.running
-        driver.close()
-        until = time.monotonic() + 20.0
-        while cluster.scheduler.status is not distributed.Status.closed:
-            assert time.monotonic() < until
-            time.sleep(0.1)
+
+    class Scheduler:
+        def __init__(self) -> None:
+            self.clients = {"driver": None}
+            self.allowed_failures = 3
+            self.reason = ""
+
+        async def close(self, reason: str) -> None:
+            self.reason = reason
+
+    async def story() -> None:
+        scheduler = Scheduler()
+        await gateway.end_with("driver", scheduler)
+        assert scheduler.allowed_failures == 0
+        await asyncio.sleep(1.0)
+        assert scheduler.reason == ""
+        scheduler.clients.clear()
+        await asyncio.sleep(1.0)
+        assert scheduler.reason == "its driver is gone"
+
+    asyncio.run(story())
 
 
 def test_a_gateway_that_is_not_there_is_one_line(
