@@ -42,6 +42,9 @@ from latentscale_pipeline.views.svg import draw_panels
 Texts = ArrayLike | str | Path
 """Ids, labels or texts: one per row, or the file that has them."""
 
+AN_ARRAY = "an array"
+"""What stands as the source of rows that were given as an array."""
+
 
 class Scores(Sequence[Score]):
     """The scores of a job, in the order of its measures."""
@@ -339,10 +342,6 @@ def run(
     except LatentscaleError as error:
         raise RuntimeError(str(error)) from None
     return JobResults(finished.store.url, finished.results)
-
-
-AN_ARRAY = "an array"
-"""What stands as the source of rows that were given as an array."""
 
 
 def _given(ids: Texts | None, labels: Texts | None, texts: Texts | None) -> dict[str, Texts]:

@@ -162,7 +162,8 @@ def _ingested(
         echo(f"{len(patterns)} sources are read as one corpus; --reference compares with another")
     with storage_options(config.storage_options), reported("ingest", "rows") as progress:
         made = {}
-        for role, (patterns, choice) in list(sources.items())[1:]:
+        ingests_corpus = bool(sources["corpus"][1]) or len(patterns) > 1
+        for role, (patterns, choice) in list(sources.items())[1:] if ingests_corpus else ():
             with suggesting_options_of(role):  # a mistake in it is told before a long ingest
                 find_corpus(patterns, config.output, fields=choice)
         for role, (patterns, choice) in sources.items():

@@ -11,7 +11,7 @@ import io
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -331,6 +331,14 @@ class Corpus:
         blocks = list(self.companion_blocks("weights"))
         return np.concatenate(blocks) if blocks else None
 
+    def dropped_rows(self) -> Int64Array:
+        """Return the numbers of the source rows that were left out, ascending."""
+        known = self.manifest.dropped
+        if known.all_rows is None:
+            return np.array(known.rows, np.int64)
+        stored = io.BytesIO(self.read_object(known.all_rows))
+        return cast(Int64Array, np.load(stored, allow_pickle=False))
+
     def source_rows(self, rows: Int64Array) -> Int64Array:
         """Return the numbers of rows among all rows of the sources, those left out included.
 
@@ -339,11 +347,7 @@ class Corpus:
         rows : ndarray of int64
             Numbers of rows of the corpus as it is stored.
         """
-        known = self.manifest.dropped
-        dropped = np.array(known.rows, np.int64)
-        if known.all_rows is not None:
-            stored = io.BytesIO(self.read_object(known.all_rows))
-            dropped = np.load(stored, allow_pickle=False)
+        dropped = self.dropped_rows()
         # Before the row k that stays, and the j-th that was dropped, k + j rows were read.
         return rows + np.searchsorted(dropped - np.arange(len(dropped)), rows, side="right")
 

@@ -7,7 +7,6 @@ until then the corpus is unchanged, even if the process is killed.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -196,12 +195,8 @@ def _dropped(before: Corpus, encoding: Encoding, piece: Piece) -> DroppedRows:
     known = before.manifest.dropped
     if not len(piece.dropped):
         return known
-    rows = np.array(known.rows, np.int64)
-    if known.all_rows is not None:
-        stored = io.BytesIO(before.read_object(known.all_rows))
-        rows = np.load(stored, allow_pickle=False)
     first = sum(source.rows for source in before.manifest.sources)
-    dropped = np.concatenate([rows, first + piece.dropped])
+    dropped = np.concatenate([before.dropped_rows(), first + piece.dropped])
     return record_dropped(encoding, dropped)
 
 
