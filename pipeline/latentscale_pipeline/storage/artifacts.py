@@ -387,10 +387,10 @@ def collect_garbage(store: ObjectStore, folder: str) -> list[str]:
     return garbage
 
 
-def _encode(array: Array) -> memoryview:
+def _encode(array: Array) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
-    return buffer.getbuffer()
+    return buffer.getvalue()
 
 
 def _decode(data: bytes, *, copy: bool = True) -> Array:
