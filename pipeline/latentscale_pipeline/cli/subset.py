@@ -21,6 +21,7 @@ from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.corpus.diversity import Metric, choose_unlike
 from latentscale_pipeline.corpus.export import export as write_file
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.corpus.ingest.sidecars import TEXT_LENGTH
 from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import memory_bytes
@@ -112,9 +113,10 @@ def export(corpus: str, target: str, overwrite: bool, of: Role | None, **chosen:
     """Write a corpus, or some rows of it, to a .npy or .parquet file.
 
     A .npy file holds the vectors. A Parquet file has them in the column "vector", beside ids,
-    labels and weights, and in "row" the number of each row in the corpus, counted from 0; where
-    rows of the source were left out, "source_row" counts these, too. Rows are selected as in
-    `latentscale subset`.
+    labels, the beginnings of texts and weights, and in "row" the number of each row in the corpus,
+    counted from 0; where rows of the source were left out, "source_row" counts these, too. A corpus
+    has no other columns: of your own table take the rows with these numbers. Rows are selected as
+    in `latentscale subset`.
 
     \b
     Example:
@@ -128,10 +130,14 @@ def export(corpus: str, target: str, overwrite: bool, of: Role | None, **chosen:
         numbers = {"row": rows}
         if opened.manifest.dropped.count:
             numbers["source_row"] = opened.source_rows(rows)
-        write_file(
-            chosen_source(opened, rows), numbers, target, overwrite=overwrite, progress=progress
-        )
-    click.echo(f"{target}: {len(rows)} rows of {opened.d} dimensions")
+        source = chosen_source(opened, rows)
+        write_file(source, numbers, target, overwrite=overwrite, progress=progress)
+    beside = ""
+    if target.lower().endswith(".parquet"):
+        names = [*numbers, *source.items[0].columns]
+        cut = f"texts (their first {TEXT_LENGTH} characters)"
+        beside = f", with {', '.join(cut if name == 'texts' else name for name in names)}"
+    click.echo(f"{target}: {len(rows):,} rows of {opened.d} dimensions{beside}")
 
 
 def _open(

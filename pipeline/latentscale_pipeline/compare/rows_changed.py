@@ -25,6 +25,9 @@ SHOWN_LABELS = 3
 
 Hashes = UInt64Array
 
+Places = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
+"""Numbers of rows of either corpus that have the same id."""
+
 
 @dataclass(frozen=True)
 class LabelChange:
@@ -52,7 +55,7 @@ class LabelChanges:
     changed : tuple of LabelChange
         Those with another number of rows, the largest change of their share first.
     relabelled : int or None
-        Rows in both corpora, by their ids, with another label; None without ids.
+        Rows in both corpora, by ids that are unique in both, with another label; None without ids.
     """
 
     count: int
@@ -80,7 +83,8 @@ class RowChanges:
     Attributes
     ----------
     added, removed, kept : int or None
-        Ids that only the job has, that only the baseline has, and that both have; None without ids.
+        Rows by their ids that only the job has, that only the baseline has, and that both have;
+        None without ids.
     labels : LabelChanges or None
         How labels changed; None without labels.
     """
@@ -103,14 +107,14 @@ class RowChanges:
 
 
 def count_changes(job: FinishedJob, baseline: FinishedJob) -> RowChanges | None:
-    """Compare ids and labels of two jobs' corpora; 12 bytes a row of each are in memory.
+    """Compare ids and labels of two jobs' corpora; some 40 bytes a row of each are in memory.
 
     Returns
     -------
     RowChanges or None
         None if the corpora have neither ids nor labels, or more than :data:`MAX_ROWS` rows, or
-        aren't on this machine as the jobs measured them. Ids that repeat, and more than
-        :data:`MAX_LABELS` labels, count as none.
+        aren't on this machine as the jobs measured them. More than :data:`MAX_LABELS` labels count
+        as none.
     """
     corpora = [corpus for each in (job, baseline) if (corpus := _open(each)) is not None]
     if len(corpora) < 2:
@@ -122,13 +126,11 @@ def count_changes(job: FinishedJob, baseline: FinishedJob) -> RowChanges | None:
     except (LatentscaleError, OSError):
         return None
     ours, theirs = ids
-    kept = places = None
-    if ours is not None and theirs is not None:
-        common, *places = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
-        kept = len(common)
-    found = _compare_labels(labels, names, places)
-    if kept is None or ours is None or theirs is None:
+    if ours is None or theirs is None:
+        found = _compare_labels(labels, names, None)
         return None if found is None else RowChanges(None, None, None, found)
+    kept, places = _kept_rows(ours, theirs)
+    found = _compare_labels(labels, names, places)
     return RowChanges(len(ours) - kept, len(theirs) - kept, kept, found)
 
 
@@ -146,12 +148,23 @@ def _open(job: FinishedJob) -> Corpus | None:
 
 
 def _hash_ids(corpus: Corpus) -> Hashes | None:
-    """Return a hash of every id, in the order of rows; None without ids or if one repeats."""
+    """Return a hash of every id, in the order of rows; None without ids."""
     blocks = list(hash_ids(corpus.companion_blocks("ids")))
-    if not blocks:
-        return None
-    hashes = np.concatenate(blocks)
-    return hashes if len(np.unique(hashes)) == corpus.n else None
+    return np.concatenate(blocks) if blocks else None
+
+
+def _kept_rows(ours: Hashes, theirs: Hashes) -> tuple[int, Places]:
+    """Return how many rows both have by their ids, and the places of those whose id is unique.
+
+    Of an id that repeats, as many rows are kept as both have.
+    """
+    (ids, first, counts), (their_ids, their_first, their_counts) = (
+        np.unique(each, return_index=True, return_counts=True) for each in (ours, theirs)
+    )
+    _, at, there = np.intersect1d(ids, their_ids, assume_unique=True, return_indices=True)
+    kept = int(np.minimum(counts[at], their_counts[there]).sum())
+    once = (counts[at] == 1) & (their_counts[there] == 1)
+    return kept, (first[at[once]], their_first[there[once]])
 
 
 def _number_labels(corpus: Corpus, names: dict[str, int]) -> Int32Array | None:
@@ -168,7 +181,7 @@ def _number_labels(corpus: Corpus, names: dict[str, int]) -> Int32Array | None:
 def _compare_labels(
     labels: Sequence[Int32Array | None],
     names: Collection[str],
-    places: Sequence[npt.NDArray[np.intp]] | None,
+    places: Places | None,
 ) -> LabelChanges | None:
     ours, theirs = labels
     if ours is None or theirs is None:

@@ -6,6 +6,7 @@ comparisons of columns with literals and with each other, ``in`` and ``not in`` 
 booleans is a condition by itself, and so is one of text that holds nothing but true and false.
 Where columns have values that are missing, ``x is null`` and ``x is not null`` tell which. Any
 other condition on a missing value is neither true nor false, as in SQL, and so is its negation.
+A text that is missing is stored as an empty one: it is null, and also equal to ''.
 """
 
 from __future__ import annotations
@@ -233,6 +234,8 @@ class _Evaluation:
             case ast.Name(id=name), ast.Name(id="null") | ast.Constant(value=None):
                 column = self._column(name)
                 null = self._nulls.get(name, np.zeros(len(column), dtype=bool))
+                if _is_text(column):
+                    null = null | np.asarray(column == "", dtype=bool)
                 return (~null, null) if negated else (null, ~null)
         raise self._refused(
             "is compares only with null (x is null, x is not null); write == for other values"

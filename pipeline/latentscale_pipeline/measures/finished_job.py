@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from latentscale_pipeline.config.section import validate
@@ -16,6 +17,9 @@ from latentscale_pipeline.measures.results_models import results_models
 from latentscale_pipeline.results.model import Corpus, Results, Score
 from latentscale_pipeline.results.part import Part, Role
 from latentscale_pipeline.storage.objects import ObjectStore
+
+LATEST = "@latest"
+"""What follows a name to mean the job of this name that finished last."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ def find_job(url: str) -> ObjectStore:
     ----------
     url : str
         A job's folder, local or any fsspec URL. If nothing is there, ``jobs/nightly`` finds
-        ``jobs/nightly-1a2b3c4d``.
+        ``jobs/nightly-1a2b3c4d``, and ``jobs/nightly@latest`` the job of this name that finished
+        last.
 
     Returns
     -------
@@ -105,17 +110,36 @@ def find_job(url: str) -> ObjectStore:
     Raises
     ------
     BadInput
-        If several jobs have this name; the message lists them.
+        If several jobs have this name, which the message lists, or none is the latest.
     """
     store = ObjectStore(url)
     if store.exists(""):
         return store
-    parent, name = _parent(store)
+    parent, folder = _parent(store)
+    name = folder.removesuffix(LATEST)
     named = re.compile(re.escape(name) + "-[0-9a-f]{8}")
-    fitting = [folder for folder in parent.folders() if named.fullmatch(folder)]
+    fitting = [each for each in parent.folders() if named.fullmatch(each)]
+    if name != folder:
+        return parent.child(_latest(parent, name, fitting))
     if len(fitting) > 1:
-        raise BadInput(f"{store.url}: several jobs have this name; name one: {', '.join(fitting)}")
+        raise BadInput(
+            f"{store.url}: several jobs have this name; take the one that finished last with "
+            f"{store.url.rstrip('/')}{LATEST}, or name one: {', '.join(fitting)}"
+        )
     return parent.child(fitting[0]) if fitting else store
+
+
+def _latest(parent: ObjectStore, name: str, folders: Sequence[str]) -> str:
+    """Return the folder whose job finished last; those that aren't finished don't count."""
+    times = {}
+    for folder in folders:
+        document = _read_object(parent.child(folder), "results.json") or {}
+        finished = document.get("job", {}).get("finished")
+        if finished is not None:
+            times[folder] = datetime.fromisoformat(finished)
+    if not times:
+        raise BadInput(f"{parent.locate(name)}: no job of this name is finished; run it first")
+    return max(times, key=lambda folder: times[folder])
 
 
 def suggest_job(store: ObjectStore) -> str:

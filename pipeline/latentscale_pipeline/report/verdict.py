@@ -57,6 +57,12 @@ MANY = 3
 WORTH_CLEANING = 0.01
 """Share of the reference's rows from which on it is cleaned, too; another one costs more."""
 
+OF_VERSIONS = (
+    "If they are meant to, as versions of one corpus are, measure each in a job without a "
+    "reference and run latentscale compare NEW OLD."
+)
+"""What to do about corpora that share rows, other than to leave these out of one."""
+
 NAMED = 3
 """Largest number of further scores that are named; the rest are counted."""
 
@@ -326,7 +332,8 @@ def _sentence(one: Compared) -> str:
     if one.score.unit == SHARE_OF_ROWS:
         verb = "is" if usual == "1" else "are"
         label = one.score.label
-        subject = one.title if label is None else f"Label {printable(label) or '(none)'}"
+        named = f"Label {printable(label)}" if label else "No label"
+        subject = one.title if label is None else named
         if is_subsampled(one):
             share = format_share(one.score.value or 0.0)
             found = f"{share} of the rows; {found} random"
@@ -392,14 +399,14 @@ def is_dependent(one: Compared) -> bool:
 
 def _share_rows(first: Compared, known: list[Compared]) -> Verdict:
     rest = len(known) - 1
-    also = f"The other {rest} {'shows' if rest == 1 else 'show'} no difference." if rest else None
+    other = f"The other {rest} {'shows' if rest == 1 else 'show'} no difference." if rest else ""
     return Verdict(
         value="cannot_tell",
         reason=(
             f"{_sentence(first)} ({_equation(first.p)}): the two share rows, and p-values are for "
             "samples that don't."
         ),
-        also=also,
+        also=f"{other} {OF_VERSIONS}".strip(),
         compared=len(known),
     )
 

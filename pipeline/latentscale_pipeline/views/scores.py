@@ -32,7 +32,7 @@ def score_name(score: Score) -> str:
         score.kernel or "",
         f"order {score.order}" if score.order is not None else "",
         f"scale {format_number(score.scale)}" if score.scale is not None else "",
-        f"label {score.label or '(none)'}" if score.label is not None else "",
+        "" if score.label is None else f"label {score.label}" if score.label else "no label",
     ]
     qualifiers = ", ".join(word for word in words if word)
     if not qualifiers:

@@ -1,5 +1,6 @@
 """Folders of jobs that are named without their hash, and folders that don't exist."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,9 +75,27 @@ def test_several_jobs_of_one_name_are_listed(
     assert ended == Ended(
         2,
         "",
-        f"latentscale: {jobs}/twice: several jobs have this name; name one: twice-00000001, "
-        "twice-00000002\n",
+        f"latentscale: {jobs}/twice: several jobs have this name; take the one that finished last "
+        f"with {jobs}/twice@latest, or name one: twice-00000001, twice-00000002\n",
     )
+
+
+def test_the_latest_of_a_name_is_the_one_that_finished_last(
+    latentscale: Command, jobs: Path
+) -> None:
+    none = latentscale("status", jobs / "v3@latest")
+    assert none.err == f"latentscale: {jobs}/v3: no job of this name is finished; run it first\n"
+    # Neither the order of hashes nor that of the files says which is the latest.
+    for name, hour in (("twice-00000001", "02:00:00+00:00"), ("twice-00000002", "01:59:59+00:00")):
+        path = jobs / name / "results.json"
+        results = json.loads(path.read_text())
+        results["job"]["finished"] = f"2026-11-27T{hour}"
+        path.write_text(json.dumps(results))
+    (jobs / "twice-00000003").mkdir()
+    for command in ("status", "verify", "export-metrics"):
+        found = latentscale(command, jobs / "twice@latest")
+        assert found == latentscale(command, jobs / "twice-00000001")
+    assert latentscale("compare", jobs / "twice@latest", jobs / "v2a").code == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Rows that a corpus gained and lost since the baseline, by their ids and labels."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,25 @@ def test_rows_without_ids_are_not_counted(tmp_path: Path) -> None:
     assert count_changes(job_on(corpus, "nightly"), job_on(corpus, "release")) is None
 
 
-def test_ids_that_repeat_are_not_counted(tmp_path: Path) -> None:
-    twice = corpus_of(tmp_path, "twice", ["a", "b", "a"])
-    once = corpus_of(tmp_path, "once", ["a", "b"])
-    assert count_changes(job_on(twice, "nightly"), job_on(once, "release")) is None
+def test_of_an_id_that_repeats_as_many_rows_are_kept_as_both_have(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3)
+    ids = [[f"id-{i}" for i in generator.integers(60, size=size)] for size in (80, 50)]
+    labels = [[f"label {i}" for i in generator.integers(3, size=len(own))] for own in ids]
+    after, before = (
+        corpus_of(tmp_path, name, *texts)
+        for name, texts in zip(("after", "before"), zip(ids, labels, strict=True), strict=True)
+    )
+    ours, theirs = map(Counter, ids)
+    kept = (ours & theirs).total()
+    where = [dict(zip(*texts, strict=True)) for texts in zip(ids, labels, strict=True)]
+    relabelled = sum(
+        where[0][name] != where[1][name] for name in ours if ours[name] == theirs[name] == 1
+    )
+    changes = count_changes(job_on(after, "nightly"), job_on(before, "release"))
+    assert changes is not None
+    assert (changes.added, changes.removed, changes.kept) == (80 - kept, 50 - kept, kept)
+    assert changes.labels is not None
+    assert changes.labels.relabelled == relabelled > 0
 
 
 # --- labels -----------------------------------------------------------------------------------

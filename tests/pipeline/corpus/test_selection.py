@@ -86,9 +86,9 @@ def test_chosen_rows_become_a_corpus_or_a_file(
     assert new.texts("labels") == [("en", "de", "fr")[i % 3] for i in rows]
     np.testing.assert_array_equal(new.weights(), np.array(rows) + 1.0)
     assert verify(new).problems == ()
-    for name in ("out.npy", "out.parquet"):
+    for name, beside in (("out.npy", ""), ("out.parquet", ", with row, ids, labels, weights")):
         ended = latentscale("export", corpus.url, name, *options)
-        assert (ended.code, ended.out) == (0, f"{name}: {len(rows)} rows of 4 dimensions\n")
+        assert ended == Ended(0, f"{name}: {len(rows):,} rows of 4 dimensions{beside}\n", "")
         assert ingest([name], f"from {name}").fingerprint == new.fingerprint
     np.testing.assert_array_equal(np.load("out.npy"), new.read_all())
     table = pyarrow.parquet.read_table("out.parquet")
@@ -174,6 +174,20 @@ def test_conditions_mean_what_python_means(condition: str, rows: list[tuple[int,
     columns = {"a": np.array([a for a, _ in rows]), "b": np.array([b for _, b in rows])}
     expected = [bool(eval(condition, {}, {"a": a, "b": b})) for a, b in rows]
     assert matching_rows(condition, columns, len(rows)).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("label is null", [False, True, False]),
+        ("label is not null", [True, False, True]),
+        ("label == ''", [False, True, False]),
+        ("label != 'law'", [False, True, True]),
+    ],
+)
+def test_an_empty_text_is_null_and_still_a_text(condition: str, expected: list[bool]) -> None:
+    labels = np.array(["law", "", "art"], np.dtypes.StringDType())
+    assert matching_rows(condition, {"label": labels}, 3).tolist() == expected
 
 
 @given(st.text(max_size=30))

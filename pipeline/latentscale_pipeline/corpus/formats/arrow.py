@@ -20,7 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field, joined_fields
+from latentscale_pipeline.corpus.formats.container import (
+    NO_VALUE,
+    STRINGS,
+    Container,
+    Field,
+    joined_fields,
+)
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, decoding
 from latentscale_pipeline.errors import BadInput
 
@@ -102,9 +108,9 @@ class Table(Container):
         where = f"{self.path}:{field.name}"
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        if field.empty_for_null and _is_text(array.type):
-            array = array.fill_null("")
-        _refuse_gaps(array, where, first, "has no value; fill it in or leave it out")
+        if field.empty_for_null and array.null_count:
+            array = array.cast(pa.string()).fill_null("")
+        _refuse_gaps(array, where, first, NO_VALUE)
         if _is_text(array.type):
             return np.array(array.to_pylist(), STRINGS)
         return np.asarray(array.to_numpy(zero_copy_only=False))

@@ -25,6 +25,9 @@ STRINGS = np.dtypes.StringDType()
 KINDS = "USTiu"
 """Kinds of dtypes whose values can be ids, labels or texts: texts and whole numbers."""
 
+NO_VALUE = "has no value; fill it in, or choose another column or none"
+"""What is wrong with a row that lacks a value, and what to do."""
+
 
 class UnknownField(BadInput):
     """A field was named that a source hasn't."""
@@ -48,7 +51,7 @@ class Field:
         One of these columns that may be ids or labels, because its values are unlike the others;
         empty if there is none.
     empty_for_null : bool
-        Whether a missing text is read as an empty one; otherwise it is refused.
+        Whether a missing text or whole number is read as an empty text; otherwise it is refused.
     """
 
     name: str
@@ -205,14 +208,11 @@ def choose_column(container: Container, name: str | None, kinds: str) -> Field:
 
 
 def find_column(container: Container, names: Collection[str], rows: int) -> Field | None:
-    """Return the first field with one of these names that has a text or whole number for each row.
-
-    Missing texts of it are read as empty ones.
-    """
+    """Return the first field with one of these names that holds texts or whole numbers."""
     for name in names:
         for field in container.fields:
             if field.name == name and field.shape == (rows,) and field.dtype.kind in KINDS:
-                return replace(field, empty_for_null=True)
+                return field
     return None
 
 

@@ -12,14 +12,20 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field, joined_fields
+from latentscale_pipeline.corpus.formats.container import (
+    NO_VALUE,
+    STRINGS,
+    Container,
+    Field,
+    joined_fields,
+)
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File
 from latentscale_pipeline.corpus.formats.lines import (
     SNIFFED_BYTES,
@@ -52,6 +58,8 @@ class JsonLines(Container):
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
         """Yield rows of one field."""
+        if field.empty_for_null and field.dtype.kind == "i":
+            field = replace(field, dtype=STRINGS)
         d = field.shape[1] if len(field.shape) == 2 else 1
         row_bytes = _TEXT_BYTES if field.dtype.kind == "T" else 8 * d
         rows = self.lines.read(start, stop)
@@ -81,7 +89,7 @@ class JsonLines(Container):
         if value is None and field.empty_for_null and field.dtype.kind == "T":
             return ""
         if value is None:
-            raise BadInput(f"{where} has no value; fill it in or leave it out")
+            raise BadInput(f"{where} {NO_VALUE}")
         return _text(value) if field.dtype.kind == "T" else _number(value, field, where)
 
 
@@ -173,7 +181,7 @@ def _kind(values: Iterable[Any]) -> str | None:
         return None
     if all(_is_number(value) for value in present):
         whole = all(isinstance(value, int) and abs(value) < 2**63 for value in present)
-        return "integer" if whole and len(present) == len(list(values)) else "number"
+        return "integer" if whole else "number"
     return "text"
 
 

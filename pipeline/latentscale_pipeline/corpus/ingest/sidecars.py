@@ -9,7 +9,7 @@ recognise a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,9 @@ DTYPES = {"ids": "string", "labels": "string", "texts": "string", "weights": "fl
 
 KINDS = {"ids": "USTiu", "labels": "USTiub", "texts": "USTiub", "weights": "fiu"}
 """Accepted kinds of numpy dtypes in a file, for each of them."""
+
+MAY_BE_MISSING = ("labels", "texts")
+"""Those of which a row may have none; it is stored as an empty text."""
 
 TEXT_LENGTH = 200
 """Characters of a text that are stored."""
@@ -106,8 +109,9 @@ def _sidecar(name: str, where: str, opened: Sequence[tuple[Container, Field]]) -
             )
 
     def blocks() -> Iterator[npt.NDArray[Any]]:
-        for container, field in opened:
+        for container, chosen in opened:
             row = 0
+            field = replace(chosen, empty_for_null=name in MAY_BE_MISSING)
             for block in container.blocks(field, 0, field.shape[0]):
                 yield _converted(name, block, row, container.locate(field))
                 row += len(block)

@@ -44,11 +44,31 @@ def test_id_and_label_are_taken_by_name(write: Callable[..., str], tmp_path: Pat
     corpus = ingest([source], str(tmp_path / "c.zarr"))
     assert corpus.texts("ids") == IDS
     assert corpus.texts("labels") == ["law", "law", "", "poetry", "law", "poetry"]
+    named = ingest(
+        [source], str(tmp_path / "d.zarr"), columns={"labels": "label", "texts": "label"}
+    )
+    assert named.texts("labels") == named.texts("texts") == corpus.texts("labels")
     # A job's source, and a corpus that is ingested once more.
     assert ensure_corpus(source, str(tmp_path / "jobs")).texts("ids") == IDS
     assert ingest([corpus.url], str(tmp_path / "copy.zarr")).texts("labels") == corpus.texts(
         "labels"
     )
+
+
+@pytest.mark.parametrize("write", [table, lines], ids=["parquet", "jsonl"])
+def test_a_row_without_a_number_has_no_label_but_must_have_an_id(
+    write: Callable[..., str], tmp_path: Path
+) -> None:
+    kinds = [3, 1, None, 3, None, 1]
+    source = write(tmp_path / "a", kind=pa.array(kinds) if write is table else kinds)
+    corpus = ingest([source], str(tmp_path / "c.zarr"), columns={"labels": "kind"})
+    assert corpus.texts("labels") == ["3", "1", "", "3", "", "1"]
+    with pytest.raises(BadInput, match=r"row 2.* has no value|row 2.* null isn't a whole number"):
+        ingest([source], str(tmp_path / "d.zarr"), columns={"ids": "kind"})
+    unnamed = write(tmp_path / "b", id=["a", "b", None, "d", "e", "f"])
+    with pytest.raises(BadInput, match=r"row 2.* has no value; .* choose another column or none"):
+        ingest([unnamed], str(tmp_path / "e.zarr"))
+    assert ingest([unnamed], str(tmp_path / "e.zarr"), columns={"ids": ""}).texts("ids") is None
 
 
 def test_numbers_are_taken_for_ids(tmp_path: Path) -> None:
