@@ -72,6 +72,8 @@ def test_scores_are_a_table(results: JobResults) -> None:
     assert row["expected_lower"] == own.expected.lower
     with pytest.raises(ValueError, match="scores have no field ordr; it can be measure, of, score"):
         results.scores.where(ordr="1")
+    with pytest.raises(ValueError, match="there is no measure vendy; did you mean vendi"):
+        results.scores.where(measure="vendy")
 
 
 def test_rows_are_a_table(tmp_path: Path) -> None:

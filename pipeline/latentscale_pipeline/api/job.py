@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from latentscale.array_types import Int64Array
 from latentscale_pipeline.api.findings import data_frame, draw_table
 from latentscale_pipeline.config.job import resolve_config
+from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.corpus.corpus import open_corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.corpus.ingest.create import ingest
@@ -26,6 +27,7 @@ from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report import job_report
 from latentscale_pipeline.report.scores import title_apart
 from latentscale_pipeline.report.terminal_summary import headlines
@@ -70,6 +72,9 @@ class Scores(Sequence[Score]):
         if unknown:
             fields = ", ".join(Score.model_fields)
             raise ValueError(f"scores have no field {unknown[0]}; it can be {fields}")
+        measure = wanted.get("measure")
+        if measure is not None and measure not in MEASURES:
+            raise ValueError(f"there is no measure {measure}{nearest(str(measure), MEASURES)}")
         return Scores(
             [s for s in self if all(getattr(s, name) == value for name, value in wanted.items())]
         )

@@ -10,7 +10,7 @@ from rich.console import Console
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.measures.registry import ROW_FILTERS
-from latentscale_pipeline.rows.query import FoundRows, find_rows
+from latentscale_pipeline.rows.query import FoundRows, explain_none, find_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT
 from latentscale_pipeline.rows.writing import json_lines, write_rows
 from latentscale_pipeline.views.formatting import counted, format_number, printable, shorten
@@ -132,7 +132,7 @@ def _print(found: FoundRows, limit: int) -> None:
             for row in zip(*table.values(), strict=True)
         ]
         lines += format_table(found.names, cells)
-    print_lines(console, lines or ["no such rows"])
+    print_lines(console, lines or [explain_none(found)])
     if more:
         shown = f"{limit:,} of {found.count:,} rows"
         print_lines(console, [f"{shown}: --limit N for more, or --output FILE for all"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     ConfigDict,
@@ -76,8 +76,21 @@ class Budget(Section):
     """
 
 
+OF_INGEST = (
+    *("vectors", "ids", "labels", "texts", "weights", "ids_column", "labels_column"),
+    *("texts_column", "on_invalid"),
+)
+"""Options of an ingest, which a job file hasn't."""
+
+
 class JobConfig(Section):
     """A complete job."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        name: f"it belongs to latentscale ingest, as --{name.replace('_', '-')}; name the corpus "
+        "that this makes"
+        for name in OF_INGEST
+    }
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     """Name of the job; its folder's name begins with it."""

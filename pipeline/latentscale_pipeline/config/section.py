@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
@@ -71,6 +71,9 @@ class Section(Closed):
 
     row_by_row: ClassVar[bool] = False
     """Whether a measure with this section compares row by row, and needs to know the pairs."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    """Keys that a user may look for here, and what to write instead."""
 
     @property
     def code(self) -> tuple[str, ...]:
@@ -196,6 +199,9 @@ def _explain_one(first: ErrorDetails, model: type[BaseModel], prefix: str) -> tu
 def _describe(first: ErrorDetails, model: type[BaseModel], parts: list[str], path: str) -> str:
     """Return path and problem of a mistake."""
     if first["type"] == "extra_forbidden":
+        elsewhere: Mapping[str, str] = getattr(model, "elsewhere", {})
+        if path in elsewhere:
+            return f"{path} is unknown; {elsewhere[path]}"
         names = _names_beside(model, [str(part) for part in first["loc"]])
         return f"{path} is unknown{nearest(parts[-1], names)}"
     if first["type"] == "missing":

@@ -83,6 +83,18 @@ def suggest_quotes(expression: str, name: str) -> str:
     return f"; text stands in quotes: '{name}'" if found else ""
 
 
+def texts_equalled(expression: str, name: str) -> list[str]:
+    """Return the texts that a column is compared with by ``==`` or ``in``, in order."""
+    texts: list[str] = []
+    for node in ast.walk(_parsed(expression)):
+        match node:
+            case ast.Compare(ast.Name(id=named), [ast.Eq() | ast.In()], [other]) if named == name:
+                items = other.elts if isinstance(other, ast.List | ast.Tuple) else [other]
+                values = [item.value for item in items if isinstance(item, ast.Constant)]
+                texts += [value for value in values if isinstance(value, str)]
+    return texts
+
+
 def names_compared(expression: str) -> set[str]:
     """Return the names of the columns that are used for more than comparisons with null."""
     nodes = list(ast.walk(_parsed(expression)))

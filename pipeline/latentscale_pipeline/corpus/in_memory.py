@@ -77,10 +77,10 @@ def hold_rows(
     """
     given = np.asarray(rows)
     if given.ndim != 2 or given.dtype.kind not in "fiu" or not given.size:
-        stack = "; a column of vectors becomes one by np.stack(column)"
         raise BadInput(
             f"{name} must be a two-dimensional numeric array with at least one row; got shape "
-            f"{given.shape} and dtype {given.dtype}{stack if given.dtype.kind == 'O' else ''}"
+            f"{given.shape} and dtype {given.dtype}"
+            f"{_how_to_stack(rows) if given.dtype.kind == 'O' else ''}"
         )
     with np.errstate(over="ignore"):  # _check_rows refuses values that overflow
         stored = np.ascontiguousarray(given, stored_dtype([given.dtype]))
@@ -106,6 +106,14 @@ def hold_rows(
         version="",
     )
     return InMemoryCorpus(name, manifest, "", "", held=held)
+
+
+def _how_to_stack(rows: Any) -> str:
+    """Return how a column of vectors becomes an array; it is named if rows are a data frame."""
+    for name in getattr(rows, "columns", ()):
+        if isinstance(next(iter(rows[name]), None), list | tuple | np.ndarray):
+            return f"; the vectors of a column become one by np.stack(frame[{name!r}])"
+    return "; a column of vectors becomes one by np.stack(column)"
 
 
 def _cut(name: str, array: npt.NDArray[Any], shard_rows: int, chunk_rows: int) -> StoredArray:

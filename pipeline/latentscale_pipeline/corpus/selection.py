@@ -79,7 +79,7 @@ def choose_rows(
             having = np.isin(known, given)
             missing = [] if having.all() else given[~np.isin(given, known)].tolist()
             if missing and (name == "labels" or not having.any()):
-                raise _none_has(corpus, name[:-1], missing, known)
+                raise BadInput(f"{corpus.url}: {no_row_has(name[:-1], missing, known)}")
             chosen &= having
     if selection.where is not None:
         columns = {
@@ -110,14 +110,12 @@ def chosen_source(corpus: Corpus, rows: Int64Array) -> Sources:
     return Sources((source,), (), key.hexdigest())
 
 
-def _none_has(
-    corpus: Corpus, what: str, missing: Sequence[str], known: npt.NDArray[Any]
-) -> BadInput:
-    """Return the error for ids or labels that no row has, with one that is like the first."""
+def no_row_has(what: str, missing: Sequence[str], known: npt.NDArray[Any]) -> str:
+    """Say that no row has some ids or labels, and suggest one that is like the first."""
     close = difflib.get_close_matches(missing[0], set(known[:SUGGESTED_AMONG].tolist()), n=1)
     hint = f"did you mean {close[0]}?" if close else f"check its {what}s"
     more = f" or one of {len(missing) - 1:,} more" if len(missing) > 1 else ""
-    return BadInput(f"{corpus.url}: no row has the {what} {missing[0]!r}{more}; {hint}")
+    return f"no row has the {what} {missing[0]!r}{more}; {hint}"
 
 
 def _column(corpus: Corpus, name: str, table: str | None, advice: str = "") -> npt.NDArray[Any]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from latentscale.array_types import Int64Array
-from latentscale_pipeline.corpus.expressions import names_in
+from latentscale_pipeline.corpus.expressions import names_in, texts_equalled
+from latentscale_pipeline.corpus.selection import no_row_has
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
@@ -97,6 +100,19 @@ def find_rows(
     condition = _condition(reason, where)
     numbers = choose_rows(rows, condition, Order.parse(order) if order else None, limit)
     return FoundRows(rows, numbers, names, condition)
+
+
+def explain_none(found: FoundRows) -> str:
+    """Say that no row was found, and which id or label of the condition no row has."""
+    for name in ("label", "id"):
+        given = texts_equalled(found.where, name) if found.where is not None else []
+        if given:
+            known = found.rows.read(name, np.arange(found.rows.corpus.n)).values
+            missing = np.array(given, known.dtype)
+            missing = missing[~np.isin(missing, known)]
+            if missing.size:
+                return f"no such rows: {no_row_has(name, missing.tolist(), known)}"
+    return "no such rows"
 
 
 def check_reason(rows: JobRows, only: str) -> None:

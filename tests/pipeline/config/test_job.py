@@ -76,6 +76,13 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
     [
         ("name: a\ncorpus: c\nmeassures: {}\n", "meassures is unknown; did you mean measures?"),
         (
+            "name: a\ncorpus: c\non_invalid: drop\n",
+            (
+                "on_invalid is unknown; it belongs to latentscale ingest, as --on-invalid; name "
+                "the corpus that this makes"
+            ),
+        ),
+        (
             "name: a\ncorpus: c\nmeasures: {heat: {neighbors: exact}}\n",
             "measures.heat.neighbors is unknown; did you mean neighbours?",
         ),

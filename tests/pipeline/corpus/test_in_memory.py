@@ -7,6 +7,7 @@ import pytest
 
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.errors import BadInput
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i8", ">f4"])
@@ -55,3 +56,12 @@ def test_columns_of_a_larger_array_are_held_in_rows() -> None:
     held = hold_rows(whole[:, ::2], "rows")
     assert held.held["vectors"].flags.c_contiguous
     assert (held.read_all() == whole[:, ::2]).all()
+
+
+def test_a_data_frame_is_told_which_of_its_columns_has_the_vectors() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": ["a", "b"], "embedding": [[1.0, 2.0], [3.0, 4.0]]})
+    with pytest.raises(BadInput, match=r"become one by np\.stack\(frame\['embedding'\]\)"):
+        hold_rows(frame, "corpus")
+    held = hold_rows(np.stack(frame["embedding"]), "corpus")
+    np.testing.assert_array_equal(held.read_all(), [[1.0, 2.0], [3.0, 4.0]])

@@ -260,6 +260,8 @@ def test_a_table_is_printed(job: Path, latentscale: Command) -> None:
     assert more == "2 of 8 rows: --limit N for more, or --output FILE for all"
     assert "\u202e" not in latentscale("rows", job, "--limit", 5).out
     assert latentscale("rows", job, "--where", "row > 99").out == "no such rows\n"
+    unlike = latentscale("rows", job, "--where", "label in ['topc 0', 'topic 0'] and row > 99")
+    assert unlike.out == ("no such rows: no row has the label 'topc 0'; did you mean topic 0?\n")
 
 
 def test_a_subset_of_what_a_job_knows(job: Path, latentscale: Command, tmp_path: Path) -> None:
