@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# Compiled modules are kept: without them each of some hundred processes of the tests starts a second
+# later.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-quick test-full test-lowest check docs clean
 
 demo: $(VENV)/.installed

@@ -56,7 +56,10 @@ TRIALS = (
     Trial("DVC", ON_SCHEDULERS, "dvc", (f"{ROOT}[history]", "dvc")),
     Trial("Dagster", ON_SCHEDULERS, "dagster", (f"{ROOT}[history]", "dagster")),
     Trial("Airflow", ON_SCHEDULERS, "airflow", (f"{ROOT}[history]", "apache-airflow")),
-    Trial("MLflow", METRICS, "mlflow", (f"{ROOT}[metrics,mlflow]", "sqlalchemy", "alembic")),
+    Trial(
+        *("MLflow", METRICS, "mlflow"),
+        (f"{ROOT}[metrics,mlflow]", "sqlalchemy", "alembic", "jsonschema"),
+    ),
 )
 
 

@@ -22,7 +22,7 @@ from latentscale_pipeline.corpus.diversity import Metric, choose_unlike
 from latentscale_pipeline.corpus.export import export as write_file
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.ingest.sidecars import TEXT_LENGTH
-from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source
+from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source, unknown_ids
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import memory_bytes
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
@@ -35,7 +35,7 @@ from latentscale_pipeline.rows.query import check_reason
 from latentscale_pipeline.rows.selection import check_columns_cover_all, count_rows
 from latentscale_pipeline.rows.selection import choose_rows as find_rows
 from latentscale_pipeline.storage.objects import ObjectStore
-from latentscale_pipeline.views.formatting import format_number
+from latentscale_pipeline.views.formatting import format_number, printable
 
 MAX_COMPARED = 200_000
 """Rows of a corpus up to which all are compared with each other; of more, those in cells."""
@@ -255,7 +255,7 @@ def _select(corpus: Corpus, among: Int64Array | None, job: str | None, **chosen:
             raise click.UsageError(
                 "--without needs a finished job: name it as CORPUS, or by --rows"
             )
-        return choose_rows(corpus, _selection(**chosen), among)
+        return _chosen(corpus, _selection(**chosen), among)
     given, without = chosen.pop("where"), chosen.pop("without")
     conditions = [f"not ({ROW_FILTERS[reason].where})" for reason in without]
     if given is None and not without:
@@ -276,7 +276,17 @@ def _select(corpus: Corpus, among: Int64Array | None, job: str | None, **chosen:
     if without:
         click.echo(f"{len(found):,} of {corpus.n:,} rows stay", err=True)
     among = found if among is None else np.intersect1d(found, among)
-    return choose_rows(corpus, _selection(where=None, **chosen), among)
+    return _chosen(corpus, _selection(where=None, **chosen), among)
+
+
+def _chosen(corpus: Corpus, selection: Selection, among: Int64Array | None) -> Int64Array:
+    """Return the rows of a selection, and say which ids are of no row."""
+    rows = choose_rows(corpus, selection, among)
+    wanted = set(selection.ids or ())
+    if missing := unknown_ids(corpus, wanted):
+        such = f"such as {printable(missing[0])}"
+        click.echo(f"{len(missing):,} of {len(wanted):,} ids are of no row, {such}", err=True)
+    return rows
 
 
 def _selection(ids: Path | None, labels: tuple[str, ...], **chosen: Any) -> Selection:

@@ -100,6 +100,14 @@ def choose_rows(
     return rows.astype(np.int64)
 
 
+def unknown_ids(corpus: Corpus, wanted: Collection[str]) -> list[str]:
+    """Return those of some ids that no row has, sorted."""
+    left = set(wanted)
+    for block in corpus.companion_blocks("ids") if left else ():
+        left.difference_update(block.tolist())
+    return sorted(left)
+
+
 def chosen_source(corpus: Corpus, rows: Int64Array) -> Sources:
     """Return rows of a corpus, with ids, labels and weights, as the source of a new corpus."""
     container = corpus_rows(corpus, rows)

@@ -104,7 +104,9 @@ def test_ids_from_a_file_and_a_random_sample(
     latentscale: Command, corpus: Corpus, tmp_path: Path
 ) -> None:
     (tmp_path / "wanted").write_text("id2500\nid7\nnobody\n")
-    assert latentscale("subset", corpus.url, tmp_path / "i", "--ids", tmp_path / "wanted").code == 0
+    ended = latentscale("subset", corpus.url, tmp_path / "i", "--ids", tmp_path / "wanted")
+    assert ended.code == 0
+    assert "1 of 3 ids are of no row, such as nobody\n" in ended.err
     assert open_corpus(str(tmp_path / "i")).texts("ids") == ["id7", "id2500"]
     for seed, name in ((1, "x"), (1, "y"), (2, "z")):
         options = ["--sample", 500, "--seed", seed, "--label", "en"]

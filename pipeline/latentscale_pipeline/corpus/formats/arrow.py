@@ -108,9 +108,10 @@ class Table(Container):
         where = f"{self.path}:{field.name}"
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        if field.empty_for_null and array.null_count:
+        if not field.empty_for_null:
+            _refuse_gaps(array, where, first, NO_VALUE)
+        elif array.null_count and field.dtype.kind != "f":
             array = array.cast(pa.string()).fill_null("")
-        _refuse_gaps(array, where, first, NO_VALUE)
         if _is_text(array.type):
             return np.array(array.to_pylist(), STRINGS)
         return np.asarray(array.to_numpy(zero_copy_only=False))

@@ -51,7 +51,8 @@ class Field:
         One of these columns that may be ids or labels, because its values are unlike the others;
         empty if there is none.
     empty_for_null : bool
-        Whether a missing text or whole number is read as an empty text; otherwise it is refused.
+        Whether a missing text or whole number is read as an empty text, and a missing float as
+        NaN; otherwise it is refused.
     """
 
     name: str

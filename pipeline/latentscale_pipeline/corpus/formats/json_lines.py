@@ -86,8 +86,8 @@ class JsonLines(Container):
         where = f"{where}: {field.name}" if field.name else where
         if len(field.shape) == 2:
             return _vector(value, field.shape[1], where)
-        if value is None and field.empty_for_null and field.dtype.kind == "T":
-            return ""
+        if value is None and field.empty_for_null:
+            return "" if field.dtype.kind == "T" else np.nan
         if value is None:
             raise BadInput(f"{where} {NO_VALUE}")
         return _text(value) if field.dtype.kind == "T" else _number(value, field, where)

@@ -100,7 +100,8 @@ def column_sidecar(name: str, sources: Sources) -> Sidecar:
 def _sidecar(name: str, where: str, opened: Sequence[tuple[Container, Field]]) -> Sidecar:
     for container, field in opened:
         # A text file with one value a line has no type; its values are checked when they are read.
-        kinds = KINDS[name] + ("T" if container.single else "")
+        # Data frames hold whole numbers as floats where some are missing.
+        kinds = KINDS[name] + ("T" if container.single else "") + ("f" if name == "labels" else "")
         if len(field.shape) != 1 or field.dtype.kind not in kinds:
             wanted = "numbers" if name == "weights" else "text or integers"
             raise BadInput(
@@ -128,9 +129,22 @@ def _converted(name: str, block: npt.NDArray[Any], row: int, where: str) -> npt.
         found = [_decoded(text, row + i, where) for i, text in enumerate(block.tolist())]
     elif block.dtype.kind == "T" and name != "texts":
         return block
+    elif block.dtype.kind == "f":
+        found = _whole_numbers(block, row, where)
     else:
         found = [str(value) for value in block.tolist()]
     return np.array([_beginning(text) for text in found] if name == "texts" else found, STRINGS)
+
+
+def _whole_numbers(block: npt.NDArray[Any], row: int, where: str) -> list[str]:
+    """Return floats as the whole numbers they are, with an empty text for NaN."""
+    wrong = np.flatnonzero(~np.isnan(block) & ~(np.isfinite(block) & (block == np.floor(block))))
+    if wrong.size:
+        raise BadInput(
+            f"{where}: row {row + wrong[0]}: {block[wrong[0]]} isn't a whole number, and labels "
+            "are text or whole numbers; use another column, or make text of it"
+        )
+    return ["" if np.isnan(value) else str(int(value)) for value in block.tolist()]
 
 
 def _beginning(text: str) -> str:

@@ -120,13 +120,14 @@ class Sources:
     def left_out(self) -> tuple[str, ...]:
         """Fields of the first source that aren't used, unless they are parts of one that is.
 
-        Those that are named as ids, labels or texts have their type with them, if it isn't one.
+        Those that are named as ids, labels or texts have their type with them if it isn't one, and
+        labels that may be whole numbers how to take them.
         """
         first = self.items[0]
         used = [first.field, *first.columns.values()]
         names = {name for field in used for name in (field.name, *field.columns)}
         return tuple(
-            f"{f.name} ({f.dtype.name}: neither text nor whole numbers)"
+            f"{f.name} ({f.dtype.name}: {_why_left_out(f)})"
             if f.name in NAMES and f.dtype.kind not in KINDS
             else f.name
             for f in first.container.fields
@@ -263,6 +264,12 @@ def open_sources(
         chosen = [source.field.name, source.field.columns, *([taken] if taken else [])]
         whole.update(json.dumps(chosen).encode())
     return Sources(tuple(items), tuple(skipped), whole.hexdigest())
+
+
+def _why_left_out(field: Field) -> str:
+    if field.name in COLUMNS["labels"] and field.dtype.kind == "f":
+        return f"--labels-column {field.name} takes it if all are whole numbers"
+    return "neither text nor whole numbers"
 
 
 def _with_named(items: list[Source], columns: Mapping[str, str]) -> list[Source]:

@@ -65,6 +65,14 @@ def test_a_row_without_a_number_has_no_label_but_must_have_an_id(
     assert corpus.texts("labels") == ["3", "1", "", "3", "", "1"]
     with pytest.raises(BadInput, match=r"row 2.* has no value|row 2.* null isn't a whole number"):
         ingest([source], str(tmp_path / "d.zarr"), columns={"ids": "kind"})
+    # As pandas holds them.
+    floats = [3.0, 1.0, None, 3.0, None, 1.0]
+    source = write(tmp_path / "f", kind=pa.array(floats) if write is table else floats)
+    as_floats = ingest([source], str(tmp_path / "f.zarr"), columns={"labels": "kind"})
+    assert as_floats.texts("labels") == corpus.texts("labels")
+    source = write(tmp_path / "g", kind=[3.0, 1.5, 2.0, 0.0, 1.0, 1.0])
+    with pytest.raises(BadInput, match=r"kind: row 1: 1\.5 isn't a whole number, and labels are"):
+        ingest([source], str(tmp_path / "g.zarr"), columns={"labels": "kind"})
     unnamed = write(tmp_path / "b", id=["a", "b", None, "d", "e", "f"])
     with pytest.raises(BadInput, match=r"row 2.* has no value; .* choose another column or none"):
         ingest([unnamed], str(tmp_path / "e.zarr"))
@@ -127,7 +135,8 @@ def test_what_was_taken_left_out_and_rounded_is_said(
     other = lines(tmp_path / "b.jsonl", label=[0.5] * N, note=["b"] * N)
     ended = latentscale("ingest", other, tmp_path / "other.zarr")
     assert ended.err.splitlines()[0] == (
-        "ingest: left out: label (float64: neither text nor whole numbers), note"
+        "ingest: left out: label (float64: --labels-column label takes it if all are whole "
+        "numbers), note"
     )
     np.save(tmp_path / "half.npy", VECTORS.astype("f2"))
     assert latentscale("ingest", tmp_path / "half.npy", tmp_path / "h.zarr").err == ""
