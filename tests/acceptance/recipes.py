@@ -68,12 +68,15 @@ def recipes_on_their_schedulers(bench: Bench) -> list[dict[str, Any]]:
     _install_cron()
     with contextlib.suppress(slurm.NotToBeHad):  # its test says so
         slurm.install()
-    return [entry for trial in TRIALS for entry in _tried(trial, bench.folder / trial.name)]
+    return [
+        entry for trial in TRIALS for entry in try_in_environment(trial, bench.folder / trial.name)
+    ]
 
 
-def _tried(trial: Trial, folder: Path) -> Iterator[dict[str, Any]]:
+def try_in_environment(trial: Trial, folder: Path) -> Iterator[dict[str, Any]]:
+    """Run the tests of a trial in its environment, and yield what came of each."""
     folder.mkdir()
-    python = _environment(trial, folder)
+    python = environment(trial.requirements, folder) if trial.requirements else Path(sys.executable)
     if python is None:
         wanted = ", ".join(Path(name).name for name in trial.requirements)
         yield _record(trial.name, {"skipped": f"{wanted} can't be installed"}, held=None)
@@ -114,13 +117,11 @@ def _of_case(of: str, case: ElementTree.Element) -> dict[str, Any]:
     return _record(f"{of}: {name}", figures, held=not problems)
 
 
-def _environment(trial: Trial, folder: Path) -> Path | None:
-    """Return the Python of an environment with what a trial needs; None where it can't be had."""
-    if not trial.requirements:
-        return Path(sys.executable)
+def environment(requirements: Sequence[str], folder: Path) -> Path | None:
+    """Return the Python of a new environment with these packages; None where they can't be had."""
     venv.create(folder / "environment", with_pip=True)
     python = folder / "environment/bin/python"
-    wanted = ["pytest", "pytest-timeout", "hypothesis", *trial.requirements]
+    wanted = ["pytest", "pytest-timeout", "hypothesis", *requirements]
     ended = subprocess.run([*_installer(python), *wanted], capture_output=True, check=False)
     return python if ended.returncode == 0 else None
 

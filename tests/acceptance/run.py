@@ -57,6 +57,7 @@ from tests.acceptance.mmd import (
 )
 from tests.acceptance.modes import a_planted_kind_is_found
 from tests.acceptance.networks import a_link_is_cut
+from tests.acceptance.packages import packages_in_clean_environments
 from tests.acceptance.recipes import recipes_on_their_schedulers
 from tests.acceptance.rows import (
     a_million_rows_against_a_million,
@@ -712,6 +713,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "stores": real_object_store,
     "slurm": a_real_slurm,
     "recipes": recipes_on_their_schedulers,
+    "packages": packages_in_clean_environments,
     "namespaces": a_link_is_cut,
     "scaling": scheduling_and_scaling,
     "kubernetes": jobs_on_kubernetes,
