@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import click
 from rich.console import Console
 
+from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.measures.registry import ROW_FILTERS
+from latentscale_pipeline.rows.columns import TEXTS
 from latentscale_pipeline.rows.query import FoundRows, explain_none, find_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT
 from latentscale_pipeline.rows.writing import json_lines, write_rows
@@ -79,7 +82,8 @@ def rows(
     Columns are row, id, label and text, if the corpus has them, and those of the measures. Other
     rows, such as the one that a row repeats, are named by id, or by number without ids. --where
     compares columns with literals and with each other, as in `latentscale subset`, and with null.
-    --json prints one JSON object a line.
+    Rows that are asked for by --where or --sort are printed with the columns that these name;
+    --columns takes others. --json prints one JSON object a line.
 
     \b
     Example:
@@ -90,6 +94,7 @@ def rows(
     """
     as_table = output is None and not as_json
     shown = limit or SHOWN
+    asked = as_table and only is None and columns is None
     found = find_rows(
         read_job(job),
         of=of,
@@ -103,7 +108,10 @@ def rows(
     if left_out := found.rows.corpus.manifest.dropped.count:
         rest = f"{counted(left_out, 'row')} of the source left out when it was ingested"
         click.echo(f"row: without the {rest}; `latentscale info` lists them", err=True)
-    if as_table:
+    if asked and (where or sort):
+        found, others = _narrowed(found, sort)
+        _print(found, shown, others)
+    elif as_table:
         _print(found, shown)
     elif output is None:
         for line in json_lines(found.tables(), plain=True):
@@ -119,7 +127,15 @@ def _listed(columns: str) -> list[str]:
     return [name.strip() for name in columns.split(",") if name.strip()]
 
 
-def _print(found: FoundRows, limit: int) -> None:
+def _narrowed(found: FoundRows, sort: str | None) -> tuple[FoundRows, Sequence[str]]:
+    """Return rows with the columns that were asked about, which fit on a line, and the others."""
+    of_condition = names_in(found.where) if found.where is not None else []
+    asked = {"row", *TEXTS, *of_condition, (sort or "").partition(":")[0]}
+    names = [name for name in found.names if name in asked]
+    return replace(found, names=names), [name for name in found.names if name not in asked]
+
+
+def _print(found: FoundRows, limit: int, others: Sequence[str] = ()) -> None:
     console = Console(soft_wrap=True, highlight=False)
     more = len(found.numbers) > limit
     lines = []
@@ -133,6 +149,8 @@ def _print(found: FoundRows, limit: int) -> None:
         ]
         lines += format_table(found.names, cells)
     print_lines(console, lines or [explain_none(found)])
+    if lines and others:
+        print_lines(console, [f"other columns, with --columns: {', '.join(others)}"])
     if more:
         shown = f"{limit:,} of {found.count:,} rows"
         print_lines(console, [f"{shown}: --limit N for more, or --output FILE for all"])

@@ -258,6 +258,12 @@ def test_a_table_is_printed(job: Path, latentscale: Command) -> None:
     assert first.split() == ["40", "r40", "topic", "1", "=1+1", "=1+1", "0"]
     assert "script" in second
     assert more == "2 of 8 rows: --limit N for more, or --output FILE for all"
+    sort = ("--sort", "nearest_distance:desc", "--limit", 1)
+    shown = latentscale("rows", job, "--where", "not outlier", *sort)
+    header, _, others, more = shown.out.splitlines()
+    assert header.split() == ["row", "id", "label", "nearest_distance", "outlier"]
+    assert others.startswith("other columns, with --columns: duplicate_of, near_duplicate_of, ")
+    assert len(latentscale("rows", job, "--limit", 1).out.splitlines()[0].split()) > 10
     assert "\u202e" not in latentscale("rows", job, "--limit", 5).out
     assert latentscale("rows", job, "--where", "row > 99").out == "no such rows\n"
     unlike = latentscale("rows", job, "--where", "label in ['topc 0', 'topic 0'] and row > 99")
