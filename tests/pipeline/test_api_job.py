@@ -76,6 +76,12 @@ def test_scores_are_a_table(results: JobResults) -> None:
         results.scores.where(measure="vendy")
 
 
+def test_a_row_may_lack_a_label(tmp_path: Path) -> None:
+    labels = np.array(["a", None, float("nan"), pandas.NA] * 60, object)
+    rows = run(sample(1), labels=labels, measures="duplicates", output=tmp_path).rows()
+    assert rows.to_pandas()["label"].tolist() == ["a", "", "", ""] * 60
+
+
 def test_rows_are_a_table(tmp_path: Path) -> None:
     corpus = sample(1)
     corpus[7], corpus[9] = corpus[3], 50.0

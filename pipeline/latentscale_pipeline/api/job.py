@@ -21,6 +21,7 @@ from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.corpus.corpus import open_corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.corpus.ingest.sidecars import MAY_BE_MISSING
 from latentscale_pipeline.corpus.ingest.sources import source_key
 from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
@@ -393,12 +394,21 @@ def _place(
     return target
 
 
+def _is_missing(value: object) -> bool:
+    """Return whether a value is None, NaN, or the missing value of pandas."""
+    is_nan = isinstance(value, float) and np.isnan(value)
+    return value is None or bool(is_nan) or type(value).__name__ == "NAType"
+
+
 def _hold_texts(given: Texts, name: str) -> Texts:
     """Check the texts of the rows; the path of a file is returned as it is."""
     if isinstance(given, str | Path):
         return given
     texts = np.asarray(given)
     if texts.dtype.kind == "O":
+        if name in MAY_BE_MISSING:
+            missing = [_is_missing(text) for text in texts.ravel()]
+            texts = np.where(np.reshape(missing, texts.shape), "", texts)
         for row, text in enumerate(texts.ravel()):
             if not isinstance(text, str):
                 raise BadInput(f"{name}: row {row} has {text!r}; give every row a text")

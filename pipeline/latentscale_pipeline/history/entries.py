@@ -171,7 +171,9 @@ def load_entry(data: bytes, where: str) -> Entry:
     """
     pyarrow, parquet = _arrow()
     try:
-        rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(data)).to_pylist()
+        # A command that ends at once may end before threads of Arrow have begun, which aborts it.
+        file = parquet.ParquetFile(io.BytesIO(data), pre_buffer=False)
+        rows: list[dict[str, Any]] = file.read(use_threads=False).to_pylist()
         known = [name for name in JOB_COLUMNS if name in rows[0] or name not in ADDED]
         job: dict[str, Any] = {**ADDED} | {name: rows[0][name] for name in known}
         scores = tuple(Score.unflatten(row) for row in rows if row["measure"] is not None)
