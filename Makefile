@@ -3,8 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-# Compiled modules are kept: without them each of some hundred processes of the tests starts a second
-# later.
+# Compiled modules are kept: otherwise each of some hundred processes of the tests compiles ours again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-quick test-full test-lowest check docs clean

@@ -410,7 +410,7 @@ def _hold_texts(given: Texts, name: str) -> Texts:
             missing = [_is_missing(text) for text in texts.ravel()]
             texts = np.where(np.reshape(missing, texts.shape), "", texts)
         for row, text in enumerate(texts.ravel()):
-            if not isinstance(text, str):
+            if not isinstance(text, str | int):
                 raise BadInput(f"{name}: row {row} has {text!r}; give every row a text")
         texts = texts.astype(str)
     if texts.ndim != 1 or texts.dtype.kind not in "UTiu":

@@ -94,7 +94,6 @@ def rows(
     """
     as_table = output is None and not as_json
     shown = limit or SHOWN
-    asked = as_table and only is None and columns is None
     found = find_rows(
         read_job(job),
         of=of,
@@ -108,11 +107,11 @@ def rows(
     if left_out := found.rows.corpus.manifest.dropped.count:
         rest = f"{counted(left_out, 'row')} of the source left out when it was ingested"
         click.echo(f"row: without the {rest}; `latentscale info` lists them", err=True)
-    if asked and (where or sort):
+    others: Sequence[str] = ()
+    if as_table and only is None and columns is None and (where or sort):
         found, others = _narrowed(found, sort)
+    if as_table:
         _print(found, shown, others)
-    elif as_table:
-        _print(found, shown)
     elif output is None:
         for line in json_lines(found.tables(), plain=True):
             click.echo(line)
@@ -135,7 +134,7 @@ def _narrowed(found: FoundRows, sort: str | None) -> tuple[FoundRows, Sequence[s
     return replace(found, names=names), [name for name in found.names if name not in asked]
 
 
-def _print(found: FoundRows, limit: int, others: Sequence[str] = ()) -> None:
+def _print(found: FoundRows, limit: int, others: Sequence[str]) -> None:
     console = Console(soft_wrap=True, highlight=False)
     more = len(found.numbers) > limit
     lines = []

@@ -58,8 +58,8 @@ WORTH_CLEANING = 0.01
 """Share of the reference's rows from which on it is cleaned, too; another one costs more."""
 
 OF_VERSIONS = (
-    "If they are meant to, as versions of one corpus are, measure each in a job without a "
-    "reference and run latentscale compare NEW OLD."
+    "Versions of one corpus share rows by design: measure each in a job without a reference and "
+    "run latentscale compare NEW OLD."
 )
 """What to do about corpora that share rows, other than to leave these out of one."""
 

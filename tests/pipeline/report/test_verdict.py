@@ -286,8 +286,8 @@ def test_rows_in_both_corpora_are_no_difference_of_their_sources() -> None:
         "share rows, and p-values are for samples that don't."
     )
     assert alone.also == (
-        "The other 1 shows no difference. If they are meant to, as versions of one corpus are, "
-        "measure each in a job without a reference and run latentscale compare NEW OLD."
+        "The other 1 shows no difference. Versions of one corpus share rows by design: measure "
+        "each in a job without a reference and run latentscale compare NEW OLD."
     )
     other = VENDI.model_copy(update={"expected": expected(160.0, 145.5, 151.6, 0.001)})
     both = judge([other, LEAKS], compares=True)
