@@ -136,10 +136,15 @@ def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:
     if len(np.load(coarse)) == 1:
         raise SystemExit(f"{rows} rows fit one cell; --rows must be at least {MIN_ROWS}")
     return {
-        stage.work.__name__: Measured(*seconds[stage.name], stage)
+        name_work(stage): Measured(*seconds[stage.name], stage)
         for stage in plan.stages
         if "again" not in stage.name
     }
+
+
+def name_work(stage: Stage) -> str:
+    """Return the name of what a stage computes: its function's, or else its own."""
+    return getattr(stage.work, "__name__", stage.name)
 
 
 def work_of_parts(stage: Stage, rates: Rates) -> float:
@@ -181,7 +186,7 @@ def costs_of(
     """Return the costs of tasks: the plan's, corrected by measurements of the same work."""
     found = {}
     for stage in stages:
-        pair = [measured[stage.work.__name__] for measured in (small, large)]
+        pair = [measured[name_work(stage)] for measured in (small, large)]
         tasks, iterations = count_tasks(stage), max(1, stage.cost_estimate.iterations)
         slope, fixed = line_through(
             [(work_of_parts(known.stage, rates), known.parts) for known in pair],

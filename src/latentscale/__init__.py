@@ -4,8 +4,8 @@
 >>> latentscale.vendi_score(rows)[1]  # doctest: +SKIP
 
 ``vendi_score``, ``magnitude_function``, ``heat_trace``, ``imd``, ``geomca_scores`` and ``mmd_test``
-take arrays and return the same numbers as a job. ``run`` runs a whole job. The subpackages contain
-the mathematics.
+take arrays and return the same numbers as a job. ``run`` runs a whole job, and ``read_job`` reads
+one that is finished. The subpackages contain the mathematics.
 """
 
 import os
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         imd,
         magnitude_function,
         mmd_test,
+        read_job,
         run,
         vendi_score,
     )
@@ -37,6 +38,7 @@ __all__ = [
     "imd",
     "magnitude_function",
     "mmd_test",
+    "read_job",
     "run",
     "vendi_score",
 ]
@@ -54,7 +56,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)
 
 
 def _find_a_place_for_compiled_code() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas
 import pytest
 
-from latentscale import run
+from latentscale import read_job, run
 from latentscale_pipeline.api import JobResults
 from tests.conftest import Ended
 from tests.support.jobs import timeless
@@ -88,6 +88,16 @@ def test_a_row_may_lack_a_label(tmp_path: Path) -> None:
     given = np.array(["a", None, float("nan"), pandas.NA] * 60, object)
     assert kept(given) == ["a", "", "", ""] * 60
     assert kept([4, None] * 120) == ["4", ""] * 120
+    assert kept(np.array([4, np.nan] * 120)) == ["4", ""] * 120
+    beside = run(
+        sample(1),
+        sample(2),
+        reference_labels=[4, None] * 120,
+        measures="duplicates",
+        output=tmp_path,
+    )
+    labels = beside.rows(of="reference", columns=["label"]).records()
+    assert [row["label"] for row in labels] == ["4", ""] * 120
 
 
 def test_rows_are_a_table(tmp_path: Path) -> None:
@@ -129,6 +139,46 @@ def test_it_shows_itself(results: JobResults) -> None:
         "reference": 240,
     }
     assert repr(results.scores[:1]).startswith("GeomCA precision")
+
+
+def test_two_jobs_compare_as_the_command_compares_them(
+    results: JobResults, latentscale: Callable[..., Ended], tmp_path: Path
+) -> None:
+    baseline = run(
+        sample(5, kinds=2),
+        sample(2),
+        measures=MEASURES,
+        output=tmp_path,
+        name="usual",
+        ids=[f"row {i}" for i in range(240)],
+    )
+    found = results.compare(baseline)
+    ended = latentscale("compare", results.folder, baseline.folder, "--json")
+    assert found.document == json.loads(ended.out)
+    assert found.verdict.value == "differs"
+    assert found.rows is None  # only one has ids
+    by_folder = read_job(Path(results.folder)).compare(baseline.folder)
+    assert by_folder.document == found.document
+
+    table = found.to_pandas()
+    chosen = (table["measure"] == "vendi") & (table["of"] == "corpus") & (table["order"] == "1")
+    [row] = table[chosen].to_dict("records")
+    [ours], [theirs] = (
+        job.scores.where(measure="vendi", of="corpus", order="1") for job in (results, baseline)
+    )
+    assert (row["job"], row["baseline"]) == (ours.value, theirs.value)
+    assert row["difference"] == pytest.approx(ours.value - theirs.value, rel=1e-12)
+    assert row["significant"]
+    assert row["p"] <= 0.05
+
+    assert repr(found) == latentscale("compare", results.folder, baseline.folder).out.rstrip()
+    shown = found._repr_html_()
+    assert "<p>Differs from usual" in shown
+    assert '<th scope="col" style="text-align:left">baseline</th>' in shown
+    with pytest.raises(ValueError, match="here; name the folder of a finished job"):
+        results.compare(Path(results.folder).parent / "corpora")
+    with pytest.raises(ValueError, match="did you mean"):
+        read_job(f"{results.folder}0")
 
 
 def test_the_same_rows_are_stored_and_measured_once(results: JobResults) -> None:
@@ -195,7 +245,12 @@ def test_rows_have_the_ids_and_labels_that_are_given(tmp_path: Path) -> None:
     [
         ({"labels": ["a", "b"]}, "labels: 2 labels for 240 rows of vectors; give exactly one"),
         ({"ids": ["a"] * 239 + [None]}, "ids: row 239 has None; give every row a text"),
-        ({"labels": np.zeros(240)}, "labels must be one text or integer per row; got shape (240,)"),
+        (
+            {"labels": np.zeros((240, 2))},
+            "labels must be one text or integer per row; got shape (240, 2)",
+        ),
+        ({"labels": np.full(240, 0.5)}, "labels: row 0: 0.5 isn't a whole number"),
+        ({"ids": np.zeros(240)}, "ids must be one text or integer per row; got shape (240,)"),
         ({"labels": "no-labels.txt"}, "no-labels.txt: no such file or folder"),
         ({"reference_labels": ["a"] * 240}, "reference_labels: there is no reference"),
         (

@@ -13,6 +13,7 @@ type in which a corpus is stored. In addition, a call needs the memory of one ta
 the results of its stages.
 """
 
+from latentscale_pipeline.api.comparison import JobComparison
 from latentscale_pipeline.api.findings import (
     GeomcaFindings,
     HeatTraceFindings,
@@ -29,12 +30,13 @@ from latentscale_pipeline.api.functions import (
     mmd_test,
     vendi_score,
 )
-from latentscale_pipeline.api.job import JobResults, Rows, Scores, run
+from latentscale_pipeline.api.job import JobResults, Rows, Scores, read_job, run
 
 __all__ = [
     "GeomcaFindings",
     "HeatTraceFindings",
     "ImdFindings",
+    "JobComparison",
     "JobResults",
     "MagnitudeFindings",
     "MmdFindings",
@@ -46,6 +48,7 @@ __all__ = [
     "imd",
     "magnitude_function",
     "mmd_test",
+    "read_job",
     "run",
     "vendi_score",
 ]

@@ -425,11 +425,15 @@ def data_frame(records: list[dict[str, Any]], columns: list[str] | None = None) 
     return pandas.DataFrame.from_records(records, columns=columns)
 
 
-def draw_table(title: str, lines: Sequence[tuple[str, str]]) -> str:
-    """Return an HTML table of names and their texts."""
+def draw_table(title: str, lines: Sequence[tuple[str, ...]], columns: Sequence[str] = ()) -> str:
+    """Return an HTML table of names and their texts, below the names of the columns, if any."""
+    left = 'style="text-align:left"'
+    head = "".join(f'<th scope="col" {left}>{escape(name)}</th>' for name in columns)
     rows = "".join(
-        f'<tr><th scope="row" style="text-align:left">{escape(name)}</th>'
-        f'<td style="text-align:left">{escape(text)}</td></tr>'
-        for name, text in lines
+        f'<tr><th scope="row" {left}>{escape(name)}</th>'
+        + "".join(f"<td {left}>{escape(text)}</td>" for text in texts)
+        + "</tr>"
+        for name, *texts in lines
     )
-    return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
+    heading = f"<thead><tr>{head}</tr></thead>" if head else ""
+    return f"<table><caption>{escape(title)}</caption>{heading}<tbody>{rows}</tbody></table>"

@@ -15,19 +15,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentscale.array_types import Int64Array
+from latentscale_pipeline.api.comparison import JobComparison
 from latentscale_pipeline.api.findings import data_frame, draw_table
+from latentscale_pipeline.compare.jobs import compare
+from latentscale_pipeline.compare.rows_changed import count_changes
 from latentscale_pipeline.config.job import resolve_config
 from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.corpus.corpus import open_corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.corpus.ingest.create import ingest
-from latentscale_pipeline.corpus.ingest.sidecars import MAY_BE_MISSING
+from latentscale_pipeline.corpus.ingest.sidecars import MAY_BE_MISSING, format_whole_numbers
 from latentscale_pipeline.corpus.ingest.sources import source_key
 from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.measures.finished_job import read_job as read_finished_job
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report import job_report
 from latentscale_pipeline.report.scores import title_apart
@@ -227,6 +231,37 @@ class JobResults:
         except BadInput as error:
             raise ValueError(str(error)) from None
 
+    def compare(
+        self, baseline: JobResults | str | Path, *, allow_incomparable: bool = False
+    ) -> JobComparison:
+        """Compare this job with another one, as ``latentscale compare`` does.
+
+        Parameters
+        ----------
+        baseline : JobResults or str or Path
+            The other job, or its folder.
+        allow_incomparable : bool
+            Whether scores are compared that were measured in different ways, such as on corpora of
+            different sizes. Otherwise samples of equal size are.
+
+        Returns
+        -------
+        JobComparison
+            ``.verdict``, ``.rows``, ``.to_pandas()``.
+
+        Raises
+        ------
+        ValueError
+            If there is no finished job in the folder.
+        """
+        other = baseline if isinstance(baseline, JobResults) else read_job(baseline)
+        ours, theirs = self._finished(), other._finished()
+        found = compare(ours, theirs, allow_incomparable=allow_incomparable)
+        return JobComparison(replace(found, rows=count_changes(ours, theirs)))
+
+    def _finished(self) -> FinishedJob:
+        return read_finished_job(self.folder)
+
     def report(self) -> str:
         """Return the path of the HTML report."""
         return ObjectStore(self.folder).locate("report.html")
@@ -350,6 +385,27 @@ def run(
     return JobResults(finished.store.url, finished.results)
 
 
+def read_job(folder: str | Path) -> JobResults:
+    """Read the results of a finished job.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The job's folder, local or a URL; the hash at the end of its name may be left out if one job
+        fits, and ``NAME@latest`` is the one that finished last.
+
+    Raises
+    ------
+    ValueError
+        If there is no finished job.
+    """
+    try:
+        found = read_finished_job(str(folder))
+    except BadInput as error:
+        raise ValueError(str(error)) from None
+    return JobResults(found.url, found.results)
+
+
 def _given(ids: Texts | None, labels: Texts | None, texts: Texts | None) -> dict[str, Texts]:
     given = {"ids": ids, "labels": labels, "texts": texts}
     return {name: value for name, value in given.items() if value is not None}
@@ -367,7 +423,7 @@ def _place(
         rows = hold_rows(given, role)
         key = rows.fingerprint
     prefix = "" if role == "corpus" else f"{role}_"
-    held = {name: _hold_texts(value, f"{prefix}{name}") for name, value in texts.items()}
+    held = {name: _hold_texts(value, name, prefix) for name, value in texts.items()}
     if held:
         key = digest({"rows": key, **{name: _text_key(held[name], output) for name in held}})[:32]
     target = f"{output.rstrip('/')}/corpora/{key}.zarr"
@@ -400,19 +456,22 @@ def _is_missing(value: object) -> bool:
     return value is None or bool(is_nan) or type(value).__name__ == "NAType"
 
 
-def _hold_texts(given: Texts, name: str) -> Texts:
+def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
     """Check the texts of the rows; the path of a file is returned as it is."""
+    name = f"{prefix}{kind}"
     if isinstance(given, str | Path):
         return given
     texts = np.asarray(given)
     if texts.dtype.kind == "O":
-        if name in MAY_BE_MISSING:
+        if kind in MAY_BE_MISSING:
             missing = [_is_missing(text) for text in texts.ravel()]
             texts = np.where(np.reshape(missing, texts.shape), "", texts)
         for row, text in enumerate(texts.ravel()):
             if not isinstance(text, str | int):
                 raise BadInput(f"{name}: row {row} has {text!r}; give every row a text")
         texts = texts.astype(str)
+    if kind == "labels" and texts.ndim == 1 and texts.dtype.kind == "f":
+        texts = np.array(format_whole_numbers(texts, 0, name))
     if texts.ndim != 1 or texts.dtype.kind not in "UTiu":
         raise BadInput(
             f"{name} must be one text or integer per row; got shape {texts.shape} and dtype "

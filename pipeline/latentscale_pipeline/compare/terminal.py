@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from io import StringIO
 from itertools import groupby
 
 from rich.console import Console
@@ -120,6 +121,13 @@ def print_comparison(
         line = Text(*GATES[result.outcome])
         rests = f", {result.remark}" if result.remark else ""
         console.print(line + Text(f"{result.gate} ({many}{rests})"), soft_wrap=True)
+
+
+def format_comparison(comparison: Comparison) -> str:
+    """Return what :func:`print_comparison` prints without a terminal."""
+    text = StringIO()
+    print_comparison(comparison, None, Console(file=text, force_terminal=False))
+    return text.getvalue().rstrip()
 
 
 def _look(comparison: Comparison) -> list[str]:

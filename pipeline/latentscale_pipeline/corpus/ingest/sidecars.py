@@ -130,13 +130,13 @@ def _converted(name: str, block: npt.NDArray[Any], row: int, where: str) -> npt.
     elif block.dtype.kind == "T" and name != "texts":
         return block
     elif block.dtype.kind == "f":
-        found = _whole_numbers(block, row, where)
+        found = format_whole_numbers(block, row, where)
     else:
         found = [str(value) for value in block.tolist()]
     return np.array([_beginning(text) for text in found] if name == "texts" else found, STRINGS)
 
 
-def _whole_numbers(block: npt.NDArray[Any], row: int, where: str) -> list[str]:
+def format_whole_numbers(block: npt.NDArray[Any], row: int, where: str) -> list[str]:
     """Return floats as the whole numbers they are, with an empty text for NaN."""
     wrong = np.flatnonzero(~np.isnan(block) & ~(np.isfinite(block) & (block == np.floor(block))))
     if wrong.size:

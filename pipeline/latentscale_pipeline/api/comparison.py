@@ -1,0 +1,107 @@
+"""A finished job beside a baseline, with a display for notebooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from latentscale_pipeline.api.findings import data_frame, draw_table
+from latentscale_pipeline.compare.cells import SUMMARY, job_names, summarise_score
+from latentscale_pipeline.compare.columns import headline_scores
+from latentscale_pipeline.compare.difference import ComparedScore
+from latentscale_pipeline.compare.document import comparison_document
+from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.compare.rows_changed import RowChanges
+from latentscale_pipeline.compare.terminal import format_comparison
+from latentscale_pipeline.report.verdict import format_verdict
+from latentscale_pipeline.results.model import Verdict
+
+NAMING = ("measure", "of", "score", "kernel", "order", "label", "scale", "unit")
+"""The fields of a score that say which one it is."""
+
+
+@dataclass(frozen=True, repr=False)
+class JobComparison:
+    """A job compared with a baseline, as ``latentscale compare`` does.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        All of it, score by score.
+    """
+
+    comparison: Comparison
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return whether the job differs from the baseline by more than chance."""
+        return self.comparison.verdict
+
+    @property
+    def rows(self) -> RowChanges | None:
+        """Return how many rows were added, removed and kept, and how labels changed.
+
+        None if the corpora have neither ids nor labels, or aren't there any more.
+        """
+        return self.comparison.rows
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return what ``latentscale compare --json`` prints."""
+        return comparison_document(self.comparison)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat mapping per score that both jobs have.
+
+        ``job`` and ``baseline`` are the values of the whole corpora; ``difference`` is None where
+        these aren't comparable, for the reason in ``why_not``. ``p`` is adjusted for the number of
+        scores. ``expected_found`` and ``expected_centre`` are what the job and the baseline have on
+        equally many rows, ``expected_rows``; the former lies from ``expected_lower`` to
+        ``expected_upper`` 95 times in 100 if both corpora come from one source.
+        """
+        return [_record(score) for score in self.comparison.shared]
+
+    def to_pandas(self) -> Any:
+        """Return :meth:`records` as a pandas DataFrame.
+
+        Raises
+        ------
+        ImportError
+            If pandas isn't installed.
+        """
+        return data_frame(self.records())
+
+    def __repr__(self) -> str:
+        return format_comparison(self.comparison)
+
+    def _repr_html_(self) -> str:
+        found = self.comparison
+        job, baseline = job_names([found.job, found.baseline])
+        heading, sentences = format_verdict(found.verdict, baseline)
+        changes = found.rows.lines.values() if found.rows is not None else ()
+        said = "".join(f"<p>{escape(text)}</p>" for text in (f"{heading}.", *sentences, *changes))
+        cells = [summarise_score(score) for score in headline_scores(found)]
+        rows = [tuple(cell[column] for column in SUMMARY) for cell in cells]
+        return said + draw_table(f"{job} beside {baseline}", rows, SUMMARY)
+
+
+def _record(score: ComparedScore) -> dict[str, Any]:
+    usual = score.expected
+    sides = {"job": score.job, "baseline": score.baseline}
+    return {
+        **{name: getattr(score.score, name) for name in NAMING},
+        **{name: None if side is None else side.value for name, side in sides.items()},
+        "difference": score.difference,
+        "relative": score.relative,
+        "sampling_error": score.sampling_error,
+        "p": score.p,
+        "significant": score.significant,
+        "verdict": score.verdict.value,
+        "why_not": score.why_not or None,
+        "expected_rows": None if usual is None else usual.rows,
+        "expected_found": None if usual is None else usual.found,
+        "expected_centre": None if usual is None else usual.centre,
+        "expected_lower": None if usual is None else usual.lower,
+        "expected_upper": None if usual is None else usual.upper,
+    }
