@@ -24,7 +24,7 @@ A gate on a score that is null, or that one of the jobs lacks, fails with the re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -195,7 +195,9 @@ def gates_of(gates: Sequence[Any], where: str) -> tuple[Gate, ...]:
     )
 
 
-def check_names(gates: Sequence[Gate], where: str, *, compares: bool) -> None:
+def check_names(
+    gates: Sequence[Gate], where: str, *, measured: Collection[str], compares: bool
+) -> None:
     """Check what can be known of gates before a job is run.
 
     Parameters
@@ -204,19 +206,26 @@ def check_names(gates: Sequence[Gate], where: str, *, compares: bool) -> None:
         The gates.
     where : str
         Their file, for messages.
+    measured : collection of str
+        Names of the job's measures.
     compares : bool
         Whether the job has a reference or a baseline.
 
     Raises
     ------
     BadInput
-        If a gate names a score that its measure doesn't have, or has ``p_below`` with nothing to
-        compare with.
+        If a gate names a measure that the job doesn't have, or a score that its measure doesn't
+        have, or has ``p_below`` with nothing to compare with.
     """
     for position, gate in enumerate(gates):
         place = f"{where}: gates.{position}"
         if gate.p_below is not None and not compares:
             raise BadInput(f"{place} has p_below, and there is neither a reference nor a baseline")
+        if gate.measure is not None and gate.measure not in measured:
+            raise BadInput(
+                f"{place}: the job doesn't measure {printable(gate.measure)}"
+                f"{nearest(gate.measure, measured)}"
+            )
         known = MEASURES[gate.measure].report.scores if gate.measure in MEASURES else {}
         if gate.score is not None and known and gate.score not in known:
             raise BadInput(

@@ -57,6 +57,9 @@ MANY = 3
 WORTH_CLEANING = 0.01
 """Share of the reference's rows from which on it is cleaned, too; another one costs more."""
 
+MOST = 0.5
+"""Share of rows in both corpora from which on these are taken for versions of one."""
+
 OF_VERSIONS = (
     "Versions of one corpus share rows by design: measure each in a job without a reference and "
     "run latentscale compare NEW OLD."
@@ -133,13 +136,15 @@ def clean_commands(results: Results, folder: str) -> list[str]:
     """Return the commands that leave out the rows behind a verdict; empty if there are none.
 
     Of what the reference has many of as well, both are cleaned, or the next verdict would be that
-    the corpus has too few of them. Parameters are those of :func:`look_commands`.
+    the corpus has too few of them. Where most rows are in both, the two are versions of one corpus,
+    and those rows aren't left out. Parameters are those of :func:`look_commands`.
     """
     listed = dict(_listed(results))
     found = {
         only: one.expected
         for one in compared(results.scores)
         if one.p <= LEVEL and one.expected.found > one.expected.centre
+        if not _is_mostly_shared(one)
         for only in [listed.get((one.score.measure, one.score.score), "")]
         if only in ROW_FILTERS and ROW_FILTERS[only].of == "corpus"
     }
@@ -282,7 +287,8 @@ def _judge(scores: Sequence[Score]) -> Verdict:
         return _share_rows(outside[0], known)
     if outside:
         first = next(one for one in outside if not is_dependent(one))
-        return _differs([first, *(one for one in outside if one is not first)], known)
+        found = _differs([first, *(one for one in outside if one is not first)], known)
+        return _with_remarks(found, [OF_VERSIONS] if any(map(_is_mostly_shared, outside)) else [])
     if unknown or not known:
         return _cannot_tell(unknown, known)
     return _no_difference(known)
@@ -395,6 +401,11 @@ def is_dependent(one: Compared) -> bool:
     """Return whether a score shows that the corpora aren't independent samples, if it is high."""
     above = one.expected.found > one.expected.centre
     return above and one.score.score in report_of(one.score.measure).dependent
+
+
+def _is_mostly_shared(one: Compared) -> bool:
+    """Return whether a score shows that most rows of the corpus are in the reference, too."""
+    return is_dependent(one) and one.expected.found >= MOST
 
 
 def _share_rows(first: Compared, known: list[Compared]) -> Verdict:

@@ -28,9 +28,10 @@ from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.compare.report import comparison_report, first_report
 from latentscale_pipeline.compare.rows_changed import count_changes
 from latentscale_pipeline.engine.loop import Notify
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.history.entries import Entry, make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
-from latentscale_pipeline.jobs.plan import Plan, make_plan
+from latentscale_pipeline.jobs.plan import Plan, make_plan, measures_of
 from latentscale_pipeline.jobs.run import run_job
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.progress import Echo
@@ -121,8 +122,9 @@ def evaluate(
             with hold_lock(place):
                 plan = make_plan(config, allow_code=allow_code)
                 compares = "reference" in plan.facts.corpora or workflow.baseline != "none"
-                check_names(gates, where, compares=compares)
-                baseline = _baseline(workflow, registry)
+                measured = measures_of(plan.config)
+                check_names(gates, where, measured=measured, compares=compares)
+                baseline = _baseline(workflow, where, registry)
                 key = _key(workflow, plan, gates, baseline)
                 page = registry.store.locate(f"evaluations/{key}/comparison.html")
                 why = _why_no_baseline(workflow, registry, key)
@@ -167,11 +169,14 @@ def evaluate(
             return Outcome(None)
 
 
-def _baseline(workflow: Workflow, registry: Registry) -> str | None:
+def _baseline(workflow: Workflow, where: str, registry: Registry) -> str | None:
     """Return the folder of the baseline that the workflow's rule picks."""
     rule = workflow.baseline
     if isinstance(rule, BaselineRule) and rule.job is not None:
-        return rule.job
+        try:
+            return read_job(rule.job).url
+        except BadInput as error:
+            raise BadInput(f"{where}: baseline.job: {error}") from None
     if rule == "none":
         return None
     word = rule.tag if isinstance(rule, BaselineRule) else str(rule)

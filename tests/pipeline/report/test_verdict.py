@@ -10,7 +10,7 @@ from rich.console import Console
 from latentscale_pipeline.report import FORMATS, render_report
 from latentscale_pipeline.report.job import job_report
 from latentscale_pipeline.report.terminal_summary import print_summary
-from latentscale_pipeline.report.verdict import distance, format_verdict, judge
+from latentscale_pipeline.report.verdict import clean_commands, distance, format_verdict, judge
 from latentscale_pipeline.results.model import ExpectedRange, Score
 from latentscale_pipeline.views.scores import format_p, format_range
 from tests.support.report_documents import HOSTILE, judged, with_rows
@@ -293,11 +293,31 @@ def test_rows_in_both_corpora_are_no_difference_of_their_sources() -> None:
     both = judge([other, LEAKS], compares=True)
     assert both.value == "differs"
     assert both.reason.startswith("Vendi score")
-    assert both.also == "Higher than expected: Also in the reference."
+    assert both.also == (
+        "Higher than expected: Also in the reference. Versions of one corpus share rows by "
+        "design: measure each in a job without a reference and run latentscale compare NEW OLD."
+    )
+    leaky = LEAKS.model_copy(
+        update={"expected": expected(0.3, 0.0, 0.0125, 0.0, centre=0.001, p_adjusted=0.0)}
+    )
+    assert judge([other, leaky], compares=True).also == (
+        "Higher than expected: Also in the reference."
+    )
     few = LEAKS.model_copy(
         update={"expected": expected(0.0, 0.1, 0.2, 0.001, centre=0.15, p_adjusted=0.001)}
     )
     assert judge([VENDI, few], compares=True).value == "differs"
+
+
+def test_rows_that_most_of_both_have_are_not_cleaned_away() -> None:
+    def cleaned(found: float) -> list[str]:
+        results = read(with_rows())
+        usual = expected(found, 0.0, 0.0125, 0.0, centre=0.001, p_adjusted=0.0)
+        leaks = LEAKS.model_copy(update={"expected": usual})
+        return clean_commands(results.model_copy(update={"scores": [leaks]}), "jobs/a")
+
+    assert cleaned(0.3) == ["latentscale subset jobs/a clean.zarr --without leaks"]
+    assert cleaned(0.9) == []
 
 
 def test_a_range_without_width_has_an_outside() -> None:

@@ -329,8 +329,12 @@ def test_mistakes_are_one_line(
             "gates.0: vendi has no score vendy; did you mean vendi?",
         ),
         (
-            {"measure": "heat", "score": "IMD", "p_below": 0.01},
-            "gates.0: heat has no score IMD; it can be imd, heat_trace",
+            {"measure": "magnitude", "score": "MAG", "p_below": 0.01},
+            "gates.0: magnitude has no score MAG; it can be",
+        ),
+        (
+            {"measure": "vend", "min": 1.0},
+            "gates.0: the job doesn't measure vend; did you mean vendi?",
         ),
     ],
 )
@@ -342,6 +346,15 @@ def test_mistakes_in_gates_are_found_before_the_job_runs(
     assert ended.code == 2
     assert message in ended.err
     assert not list(place.glob("jobs/nightly-*/results.json"))
+
+
+def test_a_missing_baseline_is_told_by_its_own_key(place: Path, latentscale: Command) -> None:
+    write_workflow(place, baseline={"job": "jobs/release"})
+    ended = night(latentscale, 1)
+    assert ended.code == 2
+    assert "baseline.job: " in ended.err
+    assert "/jobs/release: no results.json here; name the folder" in ended.err
+    assert "scales_from" not in ended.err
 
 
 def test_a_missing_address_is_said_before_the_job_runs(
