@@ -11,12 +11,9 @@ from rich.console import Console
 
 from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, read_job
 from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, taking
-from latentscale_pipeline.cli.source_arguments import (
-    SOURCE_NAMES,
-    SOURCE_OPTIONS,
-    SourceChoice,
-)
+from latentscale_pipeline.cli.source_arguments import SOURCE_OPTIONS, choose_sources
 from latentscale_pipeline.jobs.forecast import forecast_job
+from latentscale_pipeline.jobs.sources import SOURCE_NAMES
 from latentscale_pipeline.views.formatting import (
     counted,
     format_bytes,
@@ -63,9 +60,9 @@ def plan(
       latentscale plan docs.parquet --vectors embedding --reference real.parquet
       latentscale plan nightly.yaml -o cluster.workers=8
     """
-    choice = SourceChoice.of({name: about.pop(name) for name in SOURCE_NAMES})
+    values = {name: about.pop(name) for name in SOURCE_NAMES}
     config = read_job(given[0], **about)
-    sources = choice.sources_of(given, config)
+    sources = choose_sources(given, config, values)
     forecast = forecast_job(config, sources, allow_code=allow_code)
     if as_json:
         click.echo(json.dumps(forecast, indent=1, allow_nan=False))

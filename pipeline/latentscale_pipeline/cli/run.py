@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -28,26 +28,20 @@ from latentscale_pipeline.cli.options import (
 )
 from latentscale_pipeline.cli.run_progress import show_progress
 from latentscale_pipeline.cli.source_arguments import (
-    SOURCE_NAMES,
     SOURCE_OPTIONS,
-    SourceChoice,
-    suggesting_options_of,
+    choose_sources,
+    name_option,
 )
 from latentscale_pipeline.config.job import JobConfig
-from latentscale_pipeline.corpus.ingest.create import ensure_corpus, find_corpus
-from latentscale_pipeline.corpus.ingest.sources import FieldChoice
 from latentscale_pipeline.errors import BadInput, GateFailed, Interrupted
-from latentscale_pipeline.jobs.ingestion import runner_for
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import Finished, run_job
-from latentscale_pipeline.measures.base import Role
+from latentscale_pipeline.jobs.sources import SOURCE_NAMES, ingest_sources
 from latentscale_pipeline.measures.fresh_samples import sample_sizes
 from latentscale_pipeline.progress import reported, silent
 from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.report.terminal_summary import format_evidence, print_summary
 from latentscale_pipeline.report.verdict import clean_commands, look_commands
-from latentscale_pipeline.storage.urls import storage_options
-from latentscale_pipeline.views.formatting import counted
 from latentscale_pipeline.views.terminal import print_lines
 
 
@@ -94,10 +88,17 @@ def run(
       latentscale run docs.parquet --vectors embedding --ids-column doc --labels-column topic
       latentscale run nightly.yaml --fail-on-difference
     """
-    choice = SourceChoice.of({name: about.pop(name) for name in SOURCE_NAMES})
+    values = {name: about.pop(name) for name in SOURCE_NAMES}
     with ended_by_signals():
         config = read_job(given[0], **about)
-        config = _ingested(config, choice.sources_of(given, config), quiet)
+        sources = choose_sources(given, config, values)
+        if (count := len(sources["corpus"][0])) > 1 and not quiet:
+            echo_ingest(
+                f"{count} sources are read as one corpus; --reference compares with another"
+            )
+        with reported("ingest", "rows") as progress:
+            shown, told = (silent, None) if quiet else (progress, echo_ingest)
+            config = ingest_sources(config, sources, shown, told, name_option)
         plan = plan_job(config, allow_code=allow_code, quiet=quiet)
         if fail_on_difference:
             _refuse_incomparable(plan)
@@ -152,40 +153,8 @@ def demo(output: str, every_score: bool, quiet: bool, verbose: bool) -> None:
     print_finished(finished, every_score=every_score)
 
 
-def _ingested(
-    config: JobConfig, sources: Mapping[Role, tuple[list[str], FieldChoice]], quiet: bool
-) -> JobConfig:
-    """Ingest what a job file can't name: several sources, or a choice of what they hold."""
-    echo = None if quiet else _echo
-    patterns, _ = sources["corpus"]
-    if len(patterns) > 1 and echo is not None:
-        echo(f"{len(patterns)} sources are read as one corpus; --reference compares with another")
-    with storage_options(config.storage_options), reported("ingest", "rows") as progress:
-        made = {}
-        ingests_corpus = bool(sources["corpus"][1]) or len(patterns) > 1
-        for role, (patterns, choice) in list(sources.items())[1:] if ingests_corpus else ():
-            with suggesting_options_of(role):  # a mistake in it is told before a long ingest
-                find_corpus(patterns, config.output, fields=choice)
-        for role, (patterns, choice) in sources.items():
-            if choice or len(patterns) > 1:
-                with suggesting_options_of(role):
-                    made[role] = ensure_corpus(
-                        patterns,
-                        config.output,
-                        silent if quiet else progress,
-                        runner_for(config.cluster, silent if quiet else progress, echo),
-                        fields=choice,
-                    )
-    for role, corpus in made.items():
-        if echo is not None and (dropped := corpus.manifest.dropped).count:
-            rows, first = counted(dropped.count, "row"), dropped.rows[0]
-            zero = ", or zero" if sources[role][1].on_invalid == "drop-zero" else ""
-            why = f"NaN, infinity, or too large for {corpus.dtype}{zero}"
-            echo(f"{rows} of the {role} left out ({why}); the first is source row {first}")
-    return config.model_copy(update={role: corpus.address for role, corpus in made.items()})
-
-
-def _echo(line: str) -> None:
+def echo_ingest(line: str) -> None:
+    """Say what an ingest has to say, on standard error."""
     click.echo(f"ingest: {line}", err=True)
 
 
@@ -193,7 +162,7 @@ def plan_job(config: JobConfig, *, allow_code: bool, quiet: bool = False) -> Pla
     """Plan a job; sources are ingested if necessary, with progress on standard error."""
     with reported("ingest", "rows") as progress:
         shown = silent if quiet else progress
-        told = None if quiet else _echo
+        told = None if quiet else echo_ingest
         return make_plan(config, progress=shown, echo=told, allow_code=allow_code)
 
 

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from latentscale_pipeline.cli.options import JSON, KEEP, OVERRIDES, QUIET, VERBOSE, taking
-from latentscale_pipeline.cli.run import ended_by_signals
+from latentscale_pipeline.cli.run import echo_ingest, ended_by_signals
 from latentscale_pipeline.cli.run_progress import show_progress
 from latentscale_pipeline.cli.text_files import read_text
 from latentscale_pipeline.errors import GateFailed
@@ -64,6 +64,7 @@ def run(
                 str(file),
                 notify,
                 lambda line: click.echo(line, err=True),
+                echo_ingest=None if quiet else echo_ingest,
                 command=_without_secrets(sys.argv[1:]),
                 **how,
             )

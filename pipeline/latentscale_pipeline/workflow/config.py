@@ -14,18 +14,74 @@ from latentscale_pipeline.config.overrides import apply_override
 from latentscale_pipeline.config.section import Section, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import measure_sections
+from latentscale_pipeline.jobs.sources import SOURCE_NAMES, SourceChoice
 from latentscale_pipeline.storage.canonical import digest
 
 Text = Annotated[str, Field(min_length=1)]
 
 
 class WorkflowCorpora(Section):
-    """The corpora of an evaluation; they override those of the job."""
+    """The corpora of an evaluation; they override those of the job.
+
+    The other keys say what is read of sources that aren't corpora yet, as the options of
+    ``latentscale run`` do.
+    """
 
     corpus: Text | None = None
     """Corpus under evaluation."""
     reference: Text | None = None
     """Its reference."""
+    vectors: Text | None = None
+    """Column or array with the vectors; of the reference, too, as are the columns."""
+    ids_column: Text | None = None
+    """Column with the ids."""
+    labels_column: Text | None = None
+    """Column with the labels."""
+    texts_column: Text | None = None
+    """Column with the texts."""
+    ids: Text | None = None
+    """File with one id per row of the corpus."""
+    labels: Text | None = None
+    """File with one label per row of the corpus."""
+    texts: Text | None = None
+    """File with one text per row of the corpus."""
+    reference_vectors: Text | None = None
+    """Column or array with the vectors of the reference, if it differs."""
+    reference_ids_column: Text | None = None
+    """Column with the ids of the reference, if it differs."""
+    reference_labels_column: Text | None = None
+    """Column with the labels of the reference, if it differs."""
+    reference_texts_column: Text | None = None
+    """Column with the texts of the reference, if it differs."""
+    reference_ids: Text | None = None
+    """File with one id per row of the reference."""
+    reference_labels: Text | None = None
+    """File with one label per row of the reference."""
+    reference_texts: Text | None = None
+    """File with one text per row of the reference."""
+    on_invalid: Literal["error", "drop", "drop-zero"] = "error"
+    """What to do with rows that hold NaN or infinity; `drop-zero` also leaves out rows of zeros."""
+
+    @field_validator("corpus", "reference", mode="before")
+    @classmethod
+    def _one_source(cls, given: Any) -> Any:
+        if isinstance(given, dict | list):
+            raise ValueError(
+                "give one path, pattern or URL; columns are named beside it, such as "
+                "vectors: embedding or labels_column: topic"
+            )
+        return given
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Return the corpora that are named here, by role."""
+        named = {"corpus": self.corpus, "reference": self.reference}
+        return {role: url for role, url in named.items() if url is not None}
+
+    @property
+    def choice(self) -> SourceChoice:
+        """Return what is read of sources."""
+        return SourceChoice.of(self.model_dump(include=set(SOURCE_NAMES)))
 
 
 class BaselineRule(Section):
@@ -155,12 +211,14 @@ def read_job_config(workflow: Workflow, where: str) -> JobConfig:
         place, document = f"{where}: job", dict(workflow.job)
     if not isinstance(document, dict):
         raise BadInput(f"{place}: a job is a mapping of keys such as name and corpus")
-    named = workflow.corpora.model_dump(exclude_none=True)
-    return resolve_config(
-        {"name": workflow.name, **document, **named},
+    config = resolve_config(
+        {"name": workflow.name, **document, **workflow.corpora.named},
         place,
         measures=measure_sections(),
     )
+    if config.reference is None and (name := workflow.corpora.choice.of_reference):
+        raise BadInput(f"{where}: corpora.{name} needs corpora.reference")
+    return config
 
 
 def read_workflow_gates(workflow: Workflow, where: str) -> tuple[Gate, ...]:

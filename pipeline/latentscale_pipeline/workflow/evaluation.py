@@ -33,8 +33,9 @@ from latentscale_pipeline.history.entries import Entry, make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.jobs.plan import Plan, make_plan, measures_of
 from latentscale_pipeline.jobs.run import run_job
+from latentscale_pipeline.jobs.sources import ingest_sources
 from latentscale_pipeline.measures.finished_job import read_job
-from latentscale_pipeline.progress import Echo
+from latentscale_pipeline.progress import Echo, silent
 from latentscale_pipeline.report import FORMATS
 from latentscale_pipeline.storage.canonical import digest, slug
 from latentscale_pipeline.storage.lock import Held, hold_lock
@@ -82,6 +83,7 @@ def evaluate(
     notify: Notify,
     echo: Echo,
     *,
+    echo_ingest: Echo | None = None,
     keep: bool = False,
     allow_code: bool = False,
     command: Sequence[str] = (),
@@ -98,6 +100,8 @@ def evaluate(
         Receives every event of the job, for progress.
     echo : callable
         Receives progress messages, each one line.
+    echo_ingest : callable, optional
+        Receives what is to be said of sources before they are ingested.
     keep : bool
         Keep temporary results of the job.
     allow_code : bool
@@ -120,7 +124,9 @@ def evaluate(
         place = registry.store.child(f"workflows/{slug(workflow.name)}")
         try:
             with hold_lock(place):
-                plan = make_plan(config, allow_code=allow_code)
+                sources = workflow.corpora.choice.sources_of(config)
+                config = ingest_sources(config, sources, silent, echo_ingest, _name_key)
+                plan = make_plan(config, echo=echo_ingest, allow_code=allow_code)
                 compares = "reference" in plan.facts.corpora or workflow.baseline != "none"
                 measured = measures_of(plan.config)
                 check_names(gates, where, measured=measured, compares=compares)
@@ -167,6 +173,10 @@ def evaluate(
         except Held as held:
             echo(f"another run of {workflow.name} is under way ({held.holder}): stepping aside")
             return Outcome(None)
+
+
+def _name_key(name: str) -> str:
+    return f"corpora.{name}"
 
 
 def _baseline(workflow: Workflow, where: str, registry: Registry) -> str | None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 import yaml
 
@@ -309,6 +311,11 @@ def test_a_fixed_baseline_and_its_tag(place: Path, latentscale: Command) -> None
         ({"job": "missing.yaml"}, "job: missing.yaml: No such file"),
         ({"job": {"measures": {"vendy": {}}}}, "measures.vendy is unknown; did you mean vendi?"),
         ({"gates": [{"measure": "vendi"}]}, "gates.0: it sets no limit"),
+        ({"corpora": {"reference": ["a"]}}, "corpora.reference: give one path, pattern or URL"),
+        (
+            {"corpora": {"reference_vectors": "a"}},
+            "corpora.reference_vectors needs corpora.reference",
+        ),
     ],
 )
 def test_mistakes_are_one_line(
@@ -346,6 +353,43 @@ def test_mistakes_in_gates_are_found_before_the_job_runs(
     assert ended.code == 2
     assert message in ended.err
     assert not list(place.glob("jobs/nightly-*/results.json"))
+
+
+def test_columns_of_sources_are_named_in_the_workflow(place: Path, latentscale: Command) -> None:
+    rows = np.load(place / "night-1.npy")
+    rows[3] = np.nan
+    for name, vectors in (("night-7", "emb"), ("usual", "vector")):
+        columns = {
+            "doc": [f"{name} {i}" for i in range(len(rows))],
+            "topic": ["even", "odd"] * (len(rows) // 2),
+            vectors: pa.array(rows.tolist(), pa.list_(pa.float32())),
+            "other": pa.array(rows.tolist(), pa.list_(pa.float32())),
+        }
+        pa.parquet.write_table(pa.table(columns), place / f"{name}.parquet")
+    named = {"vectors": "emb", "ids_column": "doc", "labels_column": "topic", "on_invalid": "drop"}
+    write_workflow(place, corpora={"corpus": "night-7.parquet", **named})
+    ended = latentscale("workflow", "run", "nightly.yaml")
+    assert ended.code == 0, ended.err
+    told = [line for line in ended.err.splitlines() if line.startswith("ingest: ")]
+    assert "ingest: ids from column doc" in told
+    assert (
+        "ingest: 1 row of the corpus left out (NaN, infinity, or too large for float32); "
+        "the first is source row 3" in told
+    )
+    [job] = results(place)
+    assert job["corpora"]["corpus"]["n"] == len(rows) - 1
+    [folder] = place.glob("jobs/nightly-*")
+    shown = latentscale("rows", folder, "--columns", "id,label", "--limit", "1").out
+    assert ["night-7", "0", "even"] in [line.split() for line in shown.splitlines()]
+
+    both = {"corpus": "night-7.parquet", "reference": "usual.parquet", **named}
+    write_workflow(place, corpora=both)
+    ended = latentscale("workflow", "run", "nightly.yaml", "--quiet")
+    assert ended.code == 2
+    assert "for the reference alone, with corpora.reference_vectors, " in ended.err
+    write_workflow(place, corpora={**both, "reference_vectors": "vector"}, gates=[])
+    ended = latentscale("workflow", "run", "nightly.yaml", "--quiet")
+    assert ended.code == 0, ended.err
 
 
 def test_a_missing_baseline_is_told_by_its_own_key(place: Path, latentscale: Command) -> None:
