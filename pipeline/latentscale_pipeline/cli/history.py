@@ -12,13 +12,11 @@ from latentscale_pipeline.cli.options import JSON, OUTPUT, WRITTEN_AS, taking
 from latentscale_pipeline.cli.status import print_rows
 from latentscale_pipeline.cli.text_files import write_text
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.history.entries import Entry, make_entry
+from latentscale_pipeline.history.entries import Entry, format_gates, make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.report import FORMATS
-
-GATES = {True: "passed", False: "failed", None: ""}
 
 
 @click.group(no_args_is_help=True)
@@ -76,6 +74,25 @@ def tag(registry: str, job: str, tag: str) -> None:
     click.echo(f"{job}: tagged {tag}")
 
 
+@history.command(no_args_is_help=True)
+@click.argument("registry", metavar="HISTORY")
+@click.argument("job")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the list and the report.")
+def accept(registry: str, job: str, reason: str) -> None:
+    """Accept a registered JOB (its id or folder) whose gates failed, because its change is wanted.
+
+    It becomes the baseline of the jobs after it, and a workflow that evaluates it again ends with
+    0. The jobs before it set no control limits any more, so gates with drift begin anew.
+
+    \b
+    Example:
+      latentscale history accept history/ nightly-1a2b3c4d --reason 'a new product line'
+    """
+    name = job.rstrip("/").rpartition("/")[2]
+    added = Registry.existing(registry).accept(name, reason)
+    click.echo(f"{name}: {'accepted' if added else 'was accepted already'}")
+
+
 @history.command("list", no_args_is_help=True)
 @click.argument("registry", metavar="HISTORY")
 @click.option("--name", help="Only jobs of this name or workflow.")
@@ -102,7 +119,7 @@ def list_entries(registry: str, name: str | None, as_json: bool) -> None:
                 "job": entry.job,
                 "rows": f"{entry.corpus_rows:,}",
                 "workflow": entry.workflow or "",
-                "gates": GATES[entry.passed],
+                "gates": format_gates(entry),
                 "tags": ", ".join(word for word, job in tags.items() if job == entry.job),
                 "folder": entry.url,
             }
@@ -117,7 +134,7 @@ def list_entries(registry: str, name: str | None, as_json: bool) -> None:
 @click.option("--baseline", default="latest", show_default=True, help="latest, or a tag.")
 @click.option("--name", help="For latest: only jobs of this name or workflow.")
 def pick(registry: str, baseline: str, name: str | None) -> None:
-    """Print the folder of a baseline: the latest job whose gates didn't fail, or the tagged one.
+    """Print the folder of a baseline: the latest job that didn't fail, or the tagged one.
 
     \b
     Example:
@@ -155,7 +172,7 @@ def plot(
 def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
     same = ("job", "name", "finished", "seconds", "peak_memory_bytes", "workflow", "evaluation")
     return {
-        **{name: getattr(entry, name) for name in (*same, "baseline", "passed")},
+        **{name: getattr(entry, name) for name in (*same, "baseline", "passed", "accepted")},
         "folder": entry.url,
         "rows": entry.corpus_rows,
         "failures": entry.failures.splitlines(),

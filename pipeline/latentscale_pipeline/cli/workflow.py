@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from latentscale_pipeline.cli.run import echo_ingest, ended_by_signals
 from latentscale_pipeline.cli.run_progress import show_progress
 from latentscale_pipeline.cli.text_files import read_text
 from latentscale_pipeline.errors import GateFailed
-from latentscale_pipeline.views.formatting import counted
+from latentscale_pipeline.history.entries import format_gates
+from latentscale_pipeline.views.formatting import counted, printable
 from latentscale_pipeline.workflow.config import read_workflow
 from latentscale_pipeline.workflow.evaluation import Outcome, describe_outcome, evaluate
 
@@ -70,7 +72,7 @@ def run(
             )
     if as_json:
         click.echo(json.dumps(describe_outcome(outcome), indent=1))
-    _end(outcome, as_json)
+    _end(outcome, read.history, as_json)
 
 
 def _without_secrets(arguments: list[str]) -> list[str]:
@@ -81,20 +83,25 @@ def _without_secrets(arguments: list[str]) -> list[str]:
     ]
 
 
-def _end(outcome: Outcome, as_json: bool) -> None:
+def _end(outcome: Outcome, history: str, as_json: bool) -> None:
     entry = outcome.entry
     if entry is None:
         return
     if not as_json:
-        words = {True: "passed", False: "FAILED", None: "no gates"}
-        click.echo(f"{entry.job}: {words[entry.passed]}")
+        said = format_gates(entry) or "no gates"
+        click.echo(f"{entry.job}: {said.upper() if entry.failed else said}")
         click.echo(f"job:        {entry.url}")
         click.echo(f"baseline:   {entry.baseline or outcome.no_baseline}")
         click.echo(f"comparison: {outcome.comparison}")
+        if entry.failed:
+            for command in outcome.look:
+                click.echo(f"rows:       {command}")
+            accept = f"latentscale history accept {shlex.quote(history)} {entry.job}"
+            click.echo(f"if wanted:  {printable(accept)}")
     failures = entry.failures.splitlines()
     for failure in failures:
         click.echo(f"gate failed: {failure}", err=True)
     for warning in entry.warnings.splitlines():
         click.echo(f"gate warned: {warning}", err=True)
-    if entry.passed is False:
+    if entry.failed:
         raise GateFailed(f"{counted(len(failures), 'gate')} failed")

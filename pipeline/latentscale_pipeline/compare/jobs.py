@@ -12,7 +12,7 @@ from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.expectations import expect_scores
 from latentscale_pipeline.compare.rows_changed import RowChanges
 from latentscale_pipeline.measures.finished_job import FinishedJob
-from latentscale_pipeline.report.verdict import judge_change
+from latentscale_pipeline.report.verdict import judge_change, look_commands
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Results, RowsToLookAt, Score, Verdict
 from latentscale_pipeline.results.part import Role
@@ -101,6 +101,12 @@ class Comparison:
             rows = [row for row in each.rows if row.id is None or row.id not in named]
             fresh.append(each.model_copy(update={"rows": rows, "count": len(rows)}))
         return fresh
+
+    @property
+    def look_commands(self) -> list[str]:
+        """Return the commands that list the rows behind the verdict."""
+        commands = look_commands(self.results, self.job.url)
+        return [command for command in commands if " --" in command and "--of ref" not in command]
 
     @property
     def scores_of_job(self) -> list[Score]:

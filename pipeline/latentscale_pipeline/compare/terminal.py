@@ -28,7 +28,6 @@ from latentscale_pipeline.compare.columns import headline_scores
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.report.terminal_summary import format_evidence
-from latentscale_pipeline.report.verdict import look_commands
 from latentscale_pipeline.views.formatting import counted
 from latentscale_pipeline.views.scores import explain_summary
 from latentscale_pipeline.views.terminal import (
@@ -101,8 +100,9 @@ def print_comparison(
     if not every_score:
         summary = [summarise_score(score) for score in shown.scores]
         print_lines(console, format_table(SUMMARY, summary) if summary else [NONE_SHARED])
+        look = [f"rows      {command}" for command in comparison.look_commands]
         signs = explain_summary(row[side] for row in summary for side in ("job", "baseline"))
-        print_lines(console, ["", *signs, *_look(comparison)])
+        print_lines(console, ["", *signs, *look])
     elif not console.is_terminal:
         print_lines(console, format_table(COLUMNS, rows))
     elif _natural_width(rows) <= console.width:
@@ -128,13 +128,6 @@ def format_comparison(comparison: Comparison) -> str:
     text = StringIO()
     print_comparison(comparison, None, Console(file=text, force_terminal=False))
     return text.getvalue().rstrip()
-
-
-def _look(comparison: Comparison) -> list[str]:
-    """Return the commands that list the rows behind the verdict."""
-    commands = look_commands(comparison.results, comparison.job.url)
-    shown = [command for command in commands if " --" in command and "--of ref" not in command]
-    return [f"rows      {command}" for command in shown]
 
 
 def _row(cells: ComparedCells, **others: str) -> Row:

@@ -53,6 +53,8 @@ class Entry:
         nothing was compared.
     scores : tuple of Score
         Its scores, in the order of its results.
+    accepted : str or None
+        Why it was accepted although it changed; None if it wasn't. Not stored in the entry.
     """
 
     job: str
@@ -75,6 +77,12 @@ class Entry:
     verdict: str | None
     verdict_reason: str | None
     scores: tuple[Score, ...]
+    accepted: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Return whether its gates failed and nobody accepted it."""
+        return self.passed is False and self.accepted is None
 
     @property
     def key(self) -> str:
@@ -85,7 +93,9 @@ class Entry:
 ADDED: Mapping[str, str | None] = {"warnings": "", "verdict": None, "verdict_reason": None}
 """Columns that entries of earlier versions don't have, and what stands for them."""
 
-JOB_COLUMNS = tuple(field.name for field in fields(Entry) if field.name != "scores")
+JOB_COLUMNS = tuple(
+    field.name for field in fields(Entry) if field.name not in {"scores", "accepted"}
+)
 """Columns that describe the job and its evaluation."""
 
 NO_SCORE = Score(measure="none", of="corpus", score="none", value=None).flat()
@@ -141,6 +151,22 @@ def make_entry(
         verdict_reason=verdict.reason if verdict and verdict.value else None,
         scores=tuple(job.scores if scores is None else scores),
     )
+
+
+def format_gates(entry: Entry) -> str:
+    """Say whether the gates of a job passed, and whether it was accepted."""
+    said = {True: "passed", False: "failed", None: ""}[entry.passed]
+    accepted = "" if entry.accepted is None else f"accepted: {entry.accepted}"
+    return ", ".join(filter(None, [said, accepted.removesuffix(": ")]))
+
+
+def limiting(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries that set limits for the next job, the oldest first.
+
+    A failed job sets none. An accepted one changed what is usual, so those before it set none.
+    """
+    changes = (place for place, entry in enumerate(entries) if entry.accepted is not None)
+    return [entry for entry in entries[max(changes, default=0) :] if not entry.failed]
 
 
 def earlier_job(entry: Entry) -> EarlierJob:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 
-from latentscale_pipeline.history.entries import Entry, earlier_job
+from latentscale_pipeline.history.entries import Entry, earlier_job, limiting
 from latentscale_pipeline.report.control_chart import (
     ControlLimits,
     common_rows,
@@ -59,7 +59,7 @@ def open_series(entries: Sequence[Entry]) -> Opening:
         kind, heading = "differs", "Outside the control limits"
     elif outside is not None:
         kind, heading = "no_difference_found", "Within the control limits"
-    failed = sum(entry.passed is False for entry in entries)
+    failed = sum(entry.failed for entry in entries)
     sentences = [
         *(_since(entries) if outside is None else _beyond(outside)),
         *([printable(last.verdict_reason)] if last.verdict_reason else []),
@@ -71,7 +71,7 @@ def open_series(entries: Sequence[Entry]) -> Opening:
         sentences=sentences,
         marks=[_mark(place, entry) for place, entry in enumerate(entries)],
     )
-    return fail(opening) if last.passed is False else opening
+    return fail(opening) if last.failed else opening
 
 
 def _outside_limits(entries: Sequence[Entry]) -> list[str] | None:
@@ -94,7 +94,7 @@ def _limits(
     entry: Entry, score: Score, before: Sequence[Entry], count: int
 ) -> ControlLimits | None:
     """Return the limits that the jobs before set for one of several scores of a job."""
-    earlier = [earlier_job(each) for each in before if each.passed is not False]
+    earlier = [earlier_job(each) for each in limiting(before)]
     series = comparable_scores(score, entry.corpus_rows, entry.reference_fingerprint, earlier)
     return control_limits(score, series[-WINDOW:], false_alarm_rate(SIGMAS) / max(1, count))
 
@@ -124,14 +124,15 @@ def _gates(entries: Sequence[Entry], failed: int) -> list[str]:
         return []
     whose = "their" if failed > 1 else "its"
     said = f"{failed or 'None'} of {counted(len(entries), 'job')} failed {whose} gates."
-    if last.passed is False:
+    if last.failed:
         reason = printable(last.failures.partition("\n")[0])
         return [f"{said} The last one failed: {reason}."]
-    return [f"{said} The last one {'passed' if last.passed else 'had none'}."]
+    how = {True: "passed", False: "failed and was accepted", None: "had none"}
+    return [f"{said} The last one {how[last.passed]}."]
 
 
 def _mark(place: int, entry: Entry) -> Mark:
-    failed = entry.passed is False
+    failed = entry.failed
     said = "a gate failed" if failed else VERDICTS.get(entry.verdict, VERDICTS[None])
     kind = "failed" if failed else entry.verdict or "not_compared"
     return Mark(kind, f"{day_of(entry)}, {printable(entry.job)}: {said}", anchor_of(place))

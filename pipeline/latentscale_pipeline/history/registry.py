@@ -3,7 +3,8 @@
 Objects in a registry are never changed. Each entry is a separate file that is created only if it is
 absent, so of two writers of one evaluation the first wins. A tag is a series of files,
 ``tags/<tag>/000001.json`` and so on, of which the highest number is current. Moving a tag creates
-the next file; only one of several contenders can do so.
+the next file; only one of several contenders can do so. A job is accepted by one more file,
+``accepted/<job>.json``.
 """
 
 from __future__ import annotations
@@ -12,11 +13,17 @@ import json
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from latentscale_pipeline.errors import BadInput, Incomplete
-from latentscale_pipeline.history.entries import Entry, dump_entry, earlier_job, load_entry
+from latentscale_pipeline.history.entries import (
+    Entry,
+    dump_entry,
+    earlier_job,
+    limiting,
+    load_entry,
+)
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.control_chart import EarlierJob
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -86,21 +93,24 @@ class Registry:
         """
         keys = [key for key in self.store.keys("entries") if key.endswith(".parquet")]
         with ThreadPoolExecutor(READERS) as pool:
-            found = list(pool.map(self._read, keys))
+            read = list(pool.map(self._read, keys))
+        accepted = self._accepted()
+        found = [replace(entry, accepted=accepted.get(entry.job)) for entry in read]
         chosen = [entry for entry in found if name is None or name in (entry.name, entry.workflow)]
         return sorted(chosen, key=lambda entry: (entry.finished, entry.registered, entry.job))
 
     def earlier(self, name: str, job: FinishedJob) -> list[EarlierJob]:
-        """Return the jobs of a name or workflow that finished before, and whose gates didn't fail.
+        """Return the jobs of a name or workflow that finished before, and set limits for a job.
 
-        The oldest job comes first; one that was evaluated several times comes once.
+        Those are the ones whose gates didn't fail, from the last accepted one on. The oldest job
+        comes first; one that was evaluated several times comes once.
         """
-        known = {
-            entry.job: entry
+        before = [
+            entry
             for entry in self.entries(name)
-            if entry.passed is not False and entry.job != job.id
-            if not job.finished or entry.finished <= job.finished
-        }
+            if entry.job != job.id and (not job.finished or entry.finished <= job.finished)
+        ]
+        known = {entry.job: entry for entry in limiting(before)}
         return [earlier_job(entry) for entry in known.values()]
 
     def tag(self, tag: str, job: str) -> None:
@@ -117,13 +127,43 @@ class Registry:
                 f"{printable(tag)!r} can't be a tag; use lower-case letters, digits, dots and "
                 f"dashes, but not {LATEST}"
             )
-        if job not in {entry.job for entry in self.entries()}:
-            raise BadInput(f"{self.store.url}: no job {printable(job)} here; add it first")
+        self._check_registered(job)
         for _ in range(MOVES):
             last = max(self._moves().get(tag, {0: ""}))
             if self.store.create(f"tags/{tag}/{last + 1:06d}.json", json.dumps(job).encode()):
                 return
         raise Incomplete(f"{self.store.url}: other processes are moving the tag {tag}; try again")
+
+    def accept(self, job: str, reason: str = "") -> bool:
+        """Accept a job whose gates failed, because the change is wanted; False if it was before.
+
+        It may then be a baseline, and only it and the jobs after it set control limits.
+
+        Raises
+        ------
+        BadInput
+            If there is no such job.
+        """
+        self._check_registered(job)
+        key = f"accepted/{job}.json"
+        if self.store.exists(key):
+            return False
+        return self.store.create(key, json.dumps(reason).encode())
+
+    def _check_registered(self, job: str) -> None:
+        if job not in {entry.job for entry in self.entries()}:
+            raise BadInput(f"{self.store.url}: no job {printable(job)} here; add it first")
+
+    def _accepted(self) -> dict[str, str]:
+        """Return why jobs were accepted, by their ids."""
+        found = {}
+        for key in self.store.keys("accepted"):
+            job = key.removeprefix("accepted/").removesuffix(".json")
+            try:
+                found[job] = str(json.loads(self.store.read(key)))
+            except (ValueError, FileNotFoundError):
+                continue  # a damaged one counts as missing
+        return found
 
     def tags(self) -> dict[str, str]:
         """Return the job of every tag."""
@@ -150,8 +190,8 @@ class Registry:
 def pick_baseline(registry: Registry, rule: str, name: str | None = None) -> Entry | None:
     """Return the job that a rule names.
 
-    ``latest`` is the newest job whose gates didn't fail: a failed job must not become the baseline
-    of the next one. Any other rule is a tag.
+    ``latest`` is the newest job whose gates didn't fail, or that was accepted: any other must not
+    become the baseline of the next one. Any other rule is a tag.
 
     Parameters
     ----------
@@ -173,7 +213,7 @@ def pick_baseline(registry: Registry, rule: str, name: str | None = None) -> Ent
         If there is no such tag.
     """
     if rule == LATEST:
-        good = [entry for entry in registry.entries(name) if entry.passed is not False]
+        good = [entry for entry in registry.entries(name) if not entry.failed]
         return good[-1] if good else None
     tags = registry.tags()
     tagged = [entry for entry in registry.entries() if entry.job == tags.get(rule)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from latentscale_pipeline.history.entries import Entry
+from latentscale_pipeline.history.entries import Entry, format_gates
 from latentscale_pipeline.history.opening import (
     SIGMAS,
     VERDICTS,
@@ -176,8 +176,8 @@ def _figure(key: str, trends: Sequence[Trend]) -> Figure:
 
 def _curves(style: Style, found: Trend) -> list[Curve]:
     """Return the line of a score, and the points of the jobs whose gates failed."""
-    failed = [(entry, score) for entry, score in found if entry.passed is False]
-    passed = [(entry, score) for entry, score in found if entry.passed is not False]
+    failed = [(entry, score) for entry, score in found if entry.failed]
+    passed = [(entry, score) for entry, score in found if not entry.failed]
     crosses = replace(style, symbol="cross")
     line = replace(_points(style, found)[0], name="", points=False, lower=None, upper=None)
     return [line, *_points(style, passed), *_points(crosses, failed)]
@@ -188,7 +188,7 @@ def _points(style: Style, found: Trend) -> list[Curve]:
         return []
     times = [at for entry, _ in found if (at := seconds_of(entry)) is not None]
     value, lower, upper = ([getattr(score, end) for _, score in found] for end in ENDS)
-    jobs = [f"{e.job}, gates failed" if e.passed is False else e.job for e, _ in found]
+    jobs = [f"{e.job}, gates failed" if e.failed else e.job for e, _ in found]
     return [Curve(style.name, times, value, lower, upper, points=True, style=style, texts=jobs)]
 
 
@@ -213,7 +213,6 @@ def _trend_table(trends: Sequence[Trend]) -> Table:
 
 
 def _verdicts_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
-    words = {True: "passed", False: "failed", None: ""}
     latest = list(enumerate(entries))[::-1]
     rows = [
         {
@@ -221,10 +220,10 @@ def _verdicts_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
             "job": printable(entry.job),
             "verdict": VERDICTS.get(entry.verdict, VERDICTS[None]),
             "strongest reason": printable(entry.failures.replace("\n", "; "))
-            if entry.passed is False
+            if entry.failed
             else printable(entry.warnings.replace("\n", "; ") or entry.verdict_reason or ""),
             "rows": f"{entry.corpus_rows:,}",
-            "gates": words[entry.passed],
+            "gates": printable(format_gates(entry)),
             "tags": printable(", ".join(tag for tag, job in tags.items() if job == entry.job)),
             "baseline": printable((entry.baseline or "").rstrip("/").rpartition("/")[2]),
         }

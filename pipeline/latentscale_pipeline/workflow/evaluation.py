@@ -12,7 +12,7 @@ The baseline rule also fixes the scales (bandwidths, epsilon, cut-off scale): th
 from its baseline, which took them from its own baseline. Scales derived anew each time would follow
 a drifting corpus and hide the drift. The first job of a series has no baseline. It derives its
 scales and is compared with itself, so that gates on absolute values are checked, and it becomes the
-baseline of the next job. A job whose gates failed never becomes ``latest``.
+baseline of the next job. A job whose gates failed becomes ``latest`` only once it is accepted.
 """
 
 from __future__ import annotations
@@ -69,12 +69,15 @@ class Outcome:
         gates.
     no_baseline : str
         Why there is no baseline, where the entry has none.
+    look : sequence of str
+        Commands that list the rows behind the verdict, unless it had been registered before.
     """
 
     entry: Entry | None
     again: bool = False
     comparison: str = ""
     no_baseline: str = ""
+    look: Sequence[str] = ()
 
 
 def evaluate(
@@ -169,7 +172,8 @@ def evaluate(
                 )
                 registry.add(entry)
                 _notify_all(workflow, registry, entry, echo)
-                return Outcome(entry, comparison=page, no_baseline=why)
+                look = comparison.look_commands
+                return Outcome(entry, comparison=page, no_baseline=why, look=look)
         except Held as held:
             echo(f"another run of {workflow.name} is under way ({held.holder}): stepping aside")
             return Outcome(None)
@@ -246,7 +250,7 @@ def _notify_all(workflow: Workflow, registry: Registry, entry: Entry, echo: Echo
     """Send the notifications that weren't sent yet; the next run retries those that fail."""
     document = notification_document(entry)
     for place, notification in enumerate(workflow.notify):
-        if notification.when == "failure" and entry.passed is not False:
+        if notification.when == "failure" and not entry.failed:
             continue
         told = f"evaluations/{entry.evaluation}/told-{notification.key}.json"
         if registry.store.exists(told):
@@ -273,6 +277,7 @@ def notification_document(entry: Entry) -> dict[str, Any]:
         "baseline": entry.baseline,
         "finished": entry.finished,
         "passed": entry.passed,
+        "accepted": entry.accepted,
         "failures": entry.failures.splitlines(),
         "warnings": entry.warnings.splitlines(),
     }

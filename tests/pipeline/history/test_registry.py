@@ -130,6 +130,44 @@ def test_latest_is_the_newest_that_didnt_fail(registry: Registry) -> None:
     assert pick_baseline(registry, "latest", "another name") is None
 
 
+def test_an_accepted_job_is_a_baseline_and_limits_begin_anew(
+    registry: Registry, tmp_path: Path, latentscale: Command
+) -> None:
+    for number in range(1, 7):
+        registry.add(night(number, 5.0 + 0.1 * number, passed=True))
+    for number in (7, 8, 9):
+        registry.add(night(number, 9.0, passed=False, failures="too high"))
+    job = "nightly-00000008"
+
+    def earlier() -> list[float | None]:
+        last = finished_job(results([row(9.0)]), None, "jobs/nightly-00000010")
+        return [each.scores[0].value for each in registry.earlier("nightly", last)]
+
+    assert pick_baseline(registry, "latest") == registry.entries()[5]
+    assert earlier() == [5.0 + 0.1 * number for number in range(1, 7)]
+    ended = latentscale(
+        *("history", "accept", tmp_path / "history", f"jobs/{job}/", "--reason", "more topics")
+    )
+    assert ended.out == f"{job}: accepted\n"
+    again = latentscale("history", "accept", tmp_path / "history", job)
+    assert again.out == f"{job}: was accepted already\n"
+    picked = pick_baseline(registry, "latest")
+    assert picked is not None
+    assert (picked.job, picked.passed, picked.accepted) == (job, False, "more topics")
+    # Neither what was usual before the change nor the job that failed after it counts.
+    assert earlier() == [9.0]
+    listed = latentscale("history", "list", tmp_path / "history").out
+    assert "failed, accepted: more topics" in listed
+    opening = series_report(registry.entries()[:8], "nightly").opening
+    assert opening is not None
+    assert opening.sentences[-1] == (
+        "1 of 8 jobs failed its gates. The last one failed and was accepted."
+    )
+    unknown = latentscale("history", "accept", tmp_path / "history", "nightly-1")
+    assert unknown.code == 2
+    assert "no job nightly-1 here; add it first" in unknown.err
+
+
 def test_a_tag_moves(registry: Registry) -> None:
     registry.add(night(1))
     registry.add(night(2))

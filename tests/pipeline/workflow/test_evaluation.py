@@ -165,6 +165,18 @@ def test_what_chance_does_not_explain_fails_without_a_reference(
     assert failed.code == 1
     assert f"{Path(bad).name} differs from {Path(good).name}: " in failed.err
     assert latentscale("compare", good, good, "--fail-on-difference").code == 0
+    # The output says which rows to look at, and what to do if the change is wanted.
+    lines = dict(line.split(": ", 1) for line in third.out.splitlines())
+    [rows_command] = [line.strip() for name, line in lines.items() if name == "rows"]
+    assert rows_command == f"latentscale rows {bad} --only exact-duplicates"
+    wanted = lines["if wanted"].strip()
+    assert wanted == f"latentscale history accept history/ {Path(bad).name}"
+    assert latentscale(*wanted.split()[1:], "--reason", "a new line").code == 0
+    again = night(latentscale, 3)
+    assert again.code == 0, again.err
+    assert again.out.splitlines()[0] == f"{Path(bad).name}: failed, accepted: a new line"
+    fourth = night(latentscale, 2, "-o", "job.seed=1")
+    assert fourth.out.splitlines()[2] == f"baseline:   {bad}"
 
 
 def test_without_a_baseline_the_page_is_the_jobs_report(place: Path, latentscale: Command) -> None:
