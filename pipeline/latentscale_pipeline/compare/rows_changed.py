@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +14,15 @@ from latentscale_pipeline.corpus.labelled_rows import MAX_LABELS
 from latentscale_pipeline.corpus.repeated_ids import hash_ids
 from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.report.verdict import LEVEL
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import counted, printable
 
 MAX_ROWS = 10_000_000
 """Rows of a corpus up to which ids and labels are read."""
+
+NO_LABEL = ""
+"""The label of a row that has none."""
 
 SHOWN_LABELS = 3
 """Labels of one kind that a sentence names."""
@@ -43,6 +47,16 @@ class LabelChange:
             return f"{name} {self.baseline_rows:,} → {counted(self.rows, 'row')}"
         return f"{name} {counted(self.rows or self.baseline_rows, 'row')}"
 
+    def is_chance(self, rows: int, baseline_rows: int, labels: int) -> bool:
+        """Return whether some label of two samples of one source may change as much."""
+        if not (self.rows and self.baseline_rows):
+            return False
+        # SciPy takes long to import, and most commands don't need it.
+        from latentscale.sampling.shares import ExpectedOfMany, expect_share
+
+        shares = self.rows / rows, rows, self.baseline_rows / baseline_rows, baseline_rows
+        return ExpectedOfMany(expect_share(*shares), labels).p > LEVEL
+
 
 @dataclass(frozen=True)
 class LabelChanges:
@@ -53,13 +67,17 @@ class LabelChanges:
     count : int
         Labels in either corpus.
     changed : tuple of LabelChange
-        Those with another number of rows, the largest change of their share first.
+        Those that are new, gone, or have another number of rows, the largest change of their share
+        first. Of corpora that share less than half of their rows, only what is more than chance.
+    unlabelled : LabelChange or None
+        Rows without a label, if their number changed.
     relabelled : int or None
         Rows in both corpora, by ids that are unique in both, with another label; None without ids.
     """
 
     count: int
     changed: tuple[LabelChange, ...]
+    unlabelled: LabelChange | None
     relabelled: int | None
 
     def __str__(self) -> str:
@@ -71,9 +89,14 @@ class LabelChanges:
             for what, found in (("new", new), ("gone", gone), ("with more or fewer rows", other))
             if found
         ]
+        if self.unlabelled:
+            before, now = self.unlabelled.baseline_rows, self.unlabelled.rows
+            said.append(f"{before:,} → {counted(now, 'row')} without a label")
         if self.relabelled:
             said.append(f"{counted(self.relabelled, 'kept row')} with another label")
-        return "; ".join(said) or f"{counted(self.count, 'label')}, with as many rows as before"
+        return (
+            "; ".join(said) or f"{counted(self.count, 'label')}, none changed by more than chance"
+        )
 
 
 @dataclass(frozen=True)
@@ -127,10 +150,10 @@ def count_changes(job: FinishedJob, baseline: FinishedJob) -> RowChanges | None:
         return None
     ours, theirs = ids
     if ours is None or theirs is None:
-        found = _compare_labels(labels, names, None)
+        found = _compare_labels(labels, names, 0, None)
         return None if found is None else RowChanges(None, None, None, found)
     kept, places = _kept_rows(ours, theirs)
-    found = _compare_labels(labels, names, places)
+    found = _compare_labels(labels, names, kept, places)
     return RowChanges(len(ours) - kept, len(theirs) - kept, kept, found)
 
 
@@ -180,20 +203,26 @@ def _number_labels(corpus: Corpus, names: dict[str, int]) -> Int32Array | None:
 
 def _compare_labels(
     labels: Sequence[Int32Array | None],
-    names: Collection[str],
+    names: Mapping[str, int],
+    kept: int,
     places: Places | None,
 ) -> LabelChanges | None:
     ours, theirs = labels
     if ours is None or theirs is None:
         return None
     counts = (np.bincount(each, minlength=len(names)).tolist() for each in (ours, theirs))
-    labels_of_either = map(LabelChange, names, *counts)
-    changed = [label for label in labels_of_either if label.rows != label.baseline_rows]
-    changed.sort(key=lambda each: -abs(each.rows / len(ours) - each.baseline_rows / len(theirs)))
+    sizes, count = (len(ours), len(theirs)), len(names.keys() - {NO_LABEL})
+    found = map(LabelChange, names, *counts)
+    changed = [label for label in found if label.rows != label.baseline_rows]
+    if 2 * kept < min(sizes):
+        changed = [label for label in changed if not label.is_chance(*sizes, max(1, count))]
+    changed.sort(key=lambda each: -abs(each.rows / sizes[0] - each.baseline_rows / sizes[1]))
+    unlabelled = next((label for label in changed if label.label == NO_LABEL), None)
+    labelled = tuple(label for label in changed if label.label != NO_LABEL)
     relabelled = None
     if places is not None:
         relabelled = int(np.count_nonzero(ours[places[0]] != theirs[places[1]]))
-    return LabelChanges(len(names), tuple(changed), relabelled)
+    return LabelChanges(count, labelled, unlabelled, relabelled)
 
 
 def _first(changes: Sequence[LabelChange]) -> str:

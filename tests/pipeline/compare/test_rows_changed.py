@@ -100,6 +100,7 @@ def test_labels_are_counted_and_followed_by_ids(tmp_path: Path) -> None:
     found = LabelChanges(
         count=5,
         changed=(LabelChange("a", 1, 4), LabelChange("e", 2, 0), LabelChange("c", 3, 2)),
+        unlabelled=None,
         relabelled=1,
     )
     assert changes == RowChanges(added=2, removed=2, kept=8, labels=found)
@@ -117,7 +118,35 @@ def test_labels_alone_say_what_changed(tmp_path: Path) -> None:
     assert changes.lines == {"labels": "5 of 7 labels gone (c 1 row, d 1 row, e 1 row, 2 more)"}
     same = count_changes(job_on(after, "nightly"), job_on(after, "release"))
     assert same is not None
-    assert same.lines == {"labels": "2 labels, with as many rows as before"}
+    assert same.lines == {"labels": "2 labels, none changed by more than chance"}
+
+
+def test_labels_of_fresh_samples_change_by_chance(tmp_path: Path) -> None:
+    """Of 50 pairs of samples of one source, few name a label; half of one is named."""
+
+    def said(seed: int, kept: float) -> str:
+        generator = np.random.default_rng(seed)
+        jobs = []
+        for name, share in (("after", kept), ("before", 1.0)):
+            labels = [f"l{i}" for i in generator.choice(12, p=[0.4, *[0.6 / 11] * 11], size=1000)]
+            labels = [own for own in labels if own != "l3" or generator.random() < share]
+            labels += [""] * generator.poisson(50)
+            jobs.append(job_on(corpus_of(tmp_path, f"{name}{seed}{kept}", None, labels), name))
+        changes = count_changes(*jobs)
+        assert changes is not None
+        return changes.lines["labels"]
+
+    alike = [said(seed, 1.0) for seed in range(50)]
+    assert sum(line == "12 labels, none changed by more than chance" for line in alike) >= 44
+    assert "1 of 12 labels with more or fewer rows (l3 " in said(50, 0.2)
+
+
+def test_rows_without_a_label_are_no_label(tmp_path: Path) -> None:
+    before = corpus_of(tmp_path, "before", None, ["a", "b"] * 50)
+    after = corpus_of(tmp_path, "after", None, ["a", "b", "a", "b", ""] * 20)
+    changes = count_changes(job_on(after, "nightly"), job_on(before, "release"))
+    assert changes is not None
+    assert changes.lines == {"labels": "0 → 20 rows without a label"}
 
 
 def test_labels_as_many_as_rows_are_names_of_rows(

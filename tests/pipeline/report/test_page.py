@@ -400,7 +400,7 @@ def test_scores_over_row_orders_outliers_and_sweeps_are_shown() -> None:
     assert (
         "Over 3 random orders: precision from 0.25 to 0.5 and recall from 0.25 to 0.5" in page.text
     )
-    assert "1,234 rows of the corpus and 1 row of the reference are outliers" in page.text
+    assert "1,234 rows of the corpus and 1 row of the reference are isolated" in page.text
     assert "0.4375 to 0.5625 over samples" in page.text
     table = page.tables["geomca: Scores at other distances and thresholds"]
     assert table[-1] == ["0.25", "0.125", "0.75", "0.5", *["0.625"] * 4, "4,321"]

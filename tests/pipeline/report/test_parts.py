@@ -95,7 +95,7 @@ def test_components_and_outliers_name_rows() -> None:
         "rows of the corpus, such as",
     )
     assert components.rows[2][-2:] == ("row 7", "doc-2")
-    assert [cells[2] for cells in table(geomca, "Outliers").rows] == [HOSTILE, "none"]
+    assert [cells[2] for cells in table(geomca, "Isolated").rows] == [HOSTILE, "none"]
 
 
 def script(what: str) -> str:

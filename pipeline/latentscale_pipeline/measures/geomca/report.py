@@ -1,4 +1,4 @@
-"""The part of the report about GeomCA: components, examples, outliers, a sweep."""
+"""The part of the report about GeomCA: components, examples, isolated rows, a sweep."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class GeomcaReport(MeasureReport):
         if outliers is not None:
             notes.append(
                 f"{counted(outliers.corpus, 'row')} of the corpus and "
-                f"{counted(outliers.reference, 'row')} of the reference are outliers: they lie in "
+                f"{counted(outliers.reference, 'row')} of the reference are isolated: they lie in "
                 "components of a single thinned point. Their numbers, and the component of every "
                 "row, are among the arrays of the job."
             )
@@ -180,7 +180,7 @@ def _outliers_tables(geomca: GeomcaResults) -> list[Table]:
         }
         for role in ("corpus", "reference")
     ]
-    return [table_of("Outliers, such as", rows, numeric=("rows",))]
+    return [table_of("Isolated rows, such as", rows, numeric=("rows",))]
 
 
 def _examples(rows: Sequence[Row]) -> str:

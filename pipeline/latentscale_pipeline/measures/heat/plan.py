@@ -139,7 +139,8 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
     corpus = facts.corpora[role]
     if section.k >= corpus.n:
         raise BadInput(
-            f"{role}: heat.k is {section.k} and there are {corpus.n} rows; use a smaller k"
+            f"{role}: heat.k is {section.k} and there are {corpus.n} rows; set measures.heat.k to "
+            f"{corpus.n - 1} or less"
         )
     in_cells = searches_cells(section, corpus)
     why = f"heat.neighbours is {section.neighbours}"
