@@ -71,7 +71,7 @@ def draw(rng: np.random.Generator, m: int) -> tuple[NDArray[np.float64], NDArray
     return x, x + 0.8 * rng.normal(size=(m, 12))
 
 
-@pytest.mark.parametrize("n", [500, pytest.param(1500, marks=pytest.mark.full)])
+@pytest.mark.parametrize("n", [300, pytest.param(1500, marks=pytest.mark.full)])
 def test_sampling_errors_cover(n: int) -> None:
     rng = np.random.default_rng(n)
     found = []

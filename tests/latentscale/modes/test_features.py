@@ -12,7 +12,7 @@ from latentscale.modes.difference import GroupMoments, leading_modes, moments_di
 from latentscale.modes.features import eigenvalue_intervals, unit_features
 
 Array = NDArray[Any]
-M, N, D = 400, 300, 24
+M, N, D = 260, 200, 24
 
 
 def two_corpora(seed: int) -> tuple[np.random.Generator, Array, Array, Array]:
