@@ -73,8 +73,13 @@ class Registry:
         return Registry(store)
 
     def add(self, entry: Entry) -> bool:
-        """Register a job; if it is registered already, change nothing and return False."""
-        if self.store.exists(entry.key):
+        """Register a job; if it is registered already, change nothing and return False.
+
+        A job that a workflow evaluated is registered with that, and needn't be added by hand.
+        """
+        evaluated = f"entries/{entry.job}."
+        known = any(key.startswith(evaluated) for key in self.store.keys("entries"))
+        if self.store.exists(entry.key) or (entry.evaluation is None and known):
             return False
         return self.store.create(entry.key, dump_entry(entry))
 
@@ -95,7 +100,12 @@ class Registry:
         with ThreadPoolExecutor(READERS) as pool:
             read = list(pool.map(self._read, keys))
         accepted = self._accepted()
-        found = [replace(entry, accepted=accepted.get(entry.job)) for entry in read]
+        evaluated = {entry.job for entry in read if entry.evaluation is not None}
+        found = [
+            replace(entry, accepted=accepted.get(entry.job))
+            for entry in read
+            if entry.evaluation is not None or entry.job not in evaluated
+        ]
         chosen = [entry for entry in found if name is None or name in (entry.name, entry.workflow)]
         return sorted(chosen, key=lambda entry: (entry.finished, entry.registered, entry.job))
 

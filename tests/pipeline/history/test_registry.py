@@ -62,6 +62,16 @@ def test_adding_again_changes_nothing(registry: Registry) -> None:
     assert kept.scores[0].value == 3.0
 
 
+def test_a_job_of_a_workflow_is_there_once(registry: Registry) -> None:
+    evaluated = {"workflow": "nightly", "evaluation": "0123456789abcdef"}
+    assert registry.add(night(1, passed=False, **evaluated))
+    assert not registry.add(night(1)), "added by hand, too"
+    assert registry.add(night(2))
+    assert registry.add(night(2, passed=True, **evaluated)), "added by hand before"
+    found = [(entry.job[-1], entry.passed) for entry in registry.entries()]
+    assert found == [("1", False), ("2", True)]
+
+
 def test_other_tools_query_it_without_us(registry: Registry, tmp_path: Path) -> None:
     for number in (1, 2, 3):
         registry.add(night(number, 10.0 * number))
