@@ -35,8 +35,7 @@ from latentscale.tiles.device import Precision
 from latentscale.tiles.distances import Points
 from latentscale.tiles.exponential_products import (
     DistanceTiles,
-    exponential_products,
-    gaussian_block_sums,
+    tile_sums,
 )
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -169,14 +168,13 @@ def iterate_in_memory(
     tiles = DistanceTiles(points, precision="single", kept_bytes=kept_bytes)
 
     def compute(request: PairRequest) -> PairSums:
-        products = exponential_products(
-            points,
-            request.scales,
-            request.vectors,
-            precision=request.precision,
-            tiles=tiles if request.precision == "single" else None,
-        )
-        gaussians, _ = gaussian_block_sums(points, points, request.exponents, precision="single")
+        asked, exponents = (request.scales, request.vectors, request.vectors), request.exponents
+        if request.precision == "single":
+            sums = tile_sums(tiles, *asked, exponents)
+            products, gaussians = sums.products_a, sums.gaussians_a
+        else:
+            products = tile_sums(DistanceTiles(points), *asked).products_a
+            gaussians = tile_sums(tiles, exponents=exponents).gaussians_a
         return PairSums(products, gaussians, lambda: iter((points,)))
 
     return iterate(iteration, compute)

@@ -64,9 +64,11 @@ from latentscale.magnitude.positive_definiteness import (
 from latentscale.magnitude.preconditioning import (
     BLOCK_ROWS,
     Landmarks,
+    LandmarkTiles,
     Preconditioner,
     Solved,
     apply_preconditioners,
+    kept_bytes,
     landmark_count,
     most_preconditioners,
     preconditioner_bytes,
@@ -228,6 +230,7 @@ class ConjugateGradients:
         self._arrays: dict[str, NDArray[Any]] = dict(arrays)
         self._values = dict(values)
         self._states = [_ScaleState(**state) for state in values["states"]]
+        self._tiles: LandmarkTiles | None = None  # of the steps that this object takes
 
     @classmethod
     def start(
@@ -372,7 +375,8 @@ class ConjugateGradients:
         if self._values["products"] == 1:
             self._bound_eigenvalues(products, sums.gaussians, read_rows)
         moved = [k for i, k in enumerate(places) if self._move(k, products[:, i])]
-        for k, solved in self._precondition(moved, read_rows).items():
+        self._tiles = self._tiles or self._new_tiles(read_rows)
+        for k, solved in self._precondition(moved, self._tiles).items():
             self._turn_direction(k, solved.solution)
             self._smooth(k, solved)
             self._decide(k)
@@ -413,7 +417,7 @@ class ConjugateGradients:
             self._bound_in_box(read_rows)
         if n >= PRECONDITIONED_ROWS:
             self._prepare(landmarks, read_rows, generator)
-        for k, solved in self._precondition(self._running(), read_rows).items():
+        for k, solved in self._precondition(self._running(), self._new_tiles(read_rows)).items():
             self._arrays[f"directions-{k}"] = np.zeros(n, dtype)
             self._turn_direction(k, solved.solution)
             self._smooth(k, solved)
@@ -526,19 +530,25 @@ class ConjugateGradients:
         state.longest = max(state.longest, step)
         return True
 
-    def _precondition(self, places: Sequence[int], read_rows: ReadRows) -> dict[int, Solved]:
+    def _new_tiles(self, read_rows: ReadRows) -> LandmarkTiles | None:
+        if self._values["landmarks"] is None:
+            return None
+        return LandmarkTiles(self._landmarks(), self._values["n"], read_rows)
+
+    def _precondition(
+        self, places: Sequence[int], tiles: LandmarkTiles | None
+    ) -> dict[int, Solved]:
         """Apply each scale's preconditioner to its residual."""
         residuals = {k: self._arrays[f"residuals-{k}"] for k in places}
         rest = [k for k in places if self._states[k].preconditioned]
         solved = {k: Solved(residuals[k], residuals[k], None) for k in places}
-        if rest:
+        if rest and tiles is not None:
             found = apply_preconditioners(
-                self._landmarks(),
+                tiles,
                 self._arrays["vecchia"],
                 [self._states[k].scale for k in rest],
                 [self._preconditioner(k) for k in rest],
                 [residuals[k] for k in rest],
-                read_rows,
             )
             solved |= dict(zip(rest, found, strict=True))
         return solved
@@ -631,6 +641,7 @@ class ConjugateGradients:
         """Switch to the final product when no scale takes steps any more."""
         if self._values["phase"] == "iterate" and not self._running():
             self._values["phase"] = "judge"
+            self._tiles = None
             for name in ("landmarks", "positions", "origin", "vecchia"):
                 self._arrays.pop(name, None)
 
@@ -793,7 +804,8 @@ def step_bytes(n: int, scales: int, preconditioned: int, dimension: int) -> int:
     if m == 0:
         return vectors + 48 * n
     blocks = BLOCK_ROWS * (8 * dimension + 16 * m + 48 * scales) + 48 * n
-    return vectors + preconditioner_bytes(n, preconditioned, dimension) + blocks
+    kept = kept_bytes(n, dimension)
+    return vectors + preconditioner_bytes(n, preconditioned, dimension) + blocks + kept
 
 
 def _relative_errors(

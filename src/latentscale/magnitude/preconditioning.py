@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numba
 import numpy as np
@@ -46,7 +46,7 @@ from latentscale.linalg.iterations import ReadRows
 from latentscale.magnitude.vecchia import distances_among, vecchia_neighbours
 from latentscale.neighbours.ivf import assign, find_centres
 from latentscale.tiles.distances import Points, distance_tile, row_blocks
-from latentscale.tiles.exponential_products import block_sums
+from latentscale.tiles.exponential_products import DistanceTiles, tile_sums
 
 ROWS_FOR_A_LANDMARK = 40
 """Rows for each landmark: with more landmarks, preparing takes longer than the steps it saves."""
@@ -85,6 +85,10 @@ CELLS_BYTES = 2**26
 
 BLOCK_ROWS = 2048
 """Rows that are compared with the landmarks at a time."""
+
+KEPT_BYTES = 2**27
+"""Memory for the distances between rows and landmarks, which are kept where they and the rows fit
+it."""
 
 PREDICTING_LANDMARKS = 1000
 """Landmarks from which the number of steps is predicted."""
@@ -384,19 +388,60 @@ def _factorise_rows(
     return factors
 
 
+@dataclass(frozen=True)
+class LandmarkTiles:
+    """The distances between all rows and the landmarks, which every visit computes or has kept.
+
+    Attributes
+    ----------
+    landmarks : Landmarks
+    n : int
+        Number of rows.
+    read_rows : ReadRows
+    """
+
+    landmarks: Landmarks
+    n: int
+    read_rows: ReadRows
+    _kept: list[tuple[slice, DistanceTiles]] = field(default_factory=list, init=False, repr=False)
+
+    def __iter__(self) -> Iterator[tuple[slice, DistanceTiles]]:
+        """Visit the rows in blocks: their numbers, and the tiles between them and landmarks."""
+        if self._kept:
+            yield from self._kept
+            return
+        chosen = self.landmarks.chosen
+        size = kept_bytes(self.n, chosen.dimension)
+        visited = []
+        for rows, block in _blocks(self.read_rows, chosen):
+            tiles = DistanceTiles(block, chosen, "single", kept_bytes=size)
+            yield rows, tiles
+            if size:
+                visited.append((rows, tiles))
+        self._kept.extend(visited)
+
+
+def kept_bytes(n: int, dimension: int) -> int:
+    """Return the memory that the kept distances of ``n`` rows to landmarks take with the rows.
+
+    0 where that is more than :data:`KEPT_BYTES`, and none are kept.
+    """
+    size = n * (4 * landmark_count(n) + 8 * dimension)
+    return size if size <= KEPT_BYTES else 0
+
+
 def apply_preconditioners(
-    landmarks: Landmarks,
+    tiles: LandmarkTiles,
     vecchia: Int32Array,
     scales: Sequence[float],
     preconditioners: Sequence[Preconditioner],
     residuals: Sequence[NDArray[np.floating]],
-    read_rows: ReadRows,
 ) -> list[Solved]:
     """Solve with the preconditioners.
 
     Parameters
     ----------
-    landmarks : Landmarks
+    tiles : LandmarkTiles
     vecchia : ndarray of int32, shape (n, k)
     scales : sequence of float
         Distinct, ascending.
@@ -404,14 +449,14 @@ def apply_preconditioners(
         One a scale.
     residuals : sequence of ndarray, shape (n,)
         One a scale.
-    read_rows : ReadRows
 
     Returns
     -------
     list of Solved
         One a scale.
     """
-    chosen, positions = landmarks.chosen, landmarks.positions[: landmarks.count]
+    count = tiles.landmarks.count
+    positions = tiles.landmarks.positions[:count]
     corrections = np.stack(
         [
             scipy.linalg.cho_solve(
@@ -422,31 +467,19 @@ def apply_preconditioners(
         axis=1,
     )
     corrected = [residual.copy() for residual in residuals]
-    for rows, block in _blocks(read_rows, chosen):
-        images = block_sums(
-            block,
-            chosen,
-            scales=scales,
-            vectors_a=np.zeros((len(block), len(scales))),
-            vectors_b=corrections,
-            precision="single",
-        ).products_a
+    for rows, between in tiles:
+        nothing = np.zeros((len(between.points), len(scales)))
+        images = tile_sums(between, scales, nothing, corrections).products_a
         for k, vector in enumerate(corrected):
             vector[rows] -= images[:, k].astype(vector.dtype)
     solved = [
         _apply_row_factors(ready.row_factors, vecchia, vector)
         for ready, vector in zip(preconditioners, corrected, strict=True)
     ]
-    moments = np.zeros((len(chosen), len(scales)))
-    for rows, block in _blocks(read_rows, chosen):
-        moments += block_sums(
-            block,
-            chosen,
-            scales=scales,
-            vectors_a=np.stack([vector[rows] for vector in solved], axis=1),
-            vectors_b=np.zeros_like(moments),
-            precision="single",
-        ).products_b
+    moments = np.zeros((count, len(scales)))
+    for rows, between in tiles:
+        vectors = np.stack([vector[rows] for vector in solved], axis=1)
+        moments += tile_sums(between, scales, vectors, np.zeros_like(moments)).products_b
     for k, (ready, vector) in enumerate(zip(preconditioners, solved, strict=True)):
         vector[positions] = corrections[:, k] - scipy.linalg.cho_solve(
             (ready.landmark_factor, True), moments[:, k]

@@ -334,7 +334,7 @@ def block_sums(
     the sums have none.
     """
     tiles = DistanceTiles(a, None if b is a else b, precision)
-    return _block_sums(tiles, scales, vectors_a, vectors_b, exponents)
+    return tile_sums(tiles, scales, vectors_a, vectors_b, exponents)
 
 
 def exponential_block_products(
@@ -457,16 +457,17 @@ def exponential_products(
         tiles = DistanceTiles(points, precision=precision)
     elif tiles.points is not points or tiles.others is not None:
         raise ValueError("the tiles belong to other points")
-    return _block_sums(tiles, scales, blocks, blocks, ()).products_a
+    return tile_sums(tiles, scales, blocks, blocks, ()).products_a
 
 
-def _block_sums(
+def tile_sums(
     tiles: DistanceTiles,
-    scales: ArrayLike,
-    vectors_a: ArrayLike | None,
-    vectors_b: ArrayLike | None,
-    exponents: ArrayLike,
+    scales: ArrayLike = (),
+    vectors_a: ArrayLike | None = None,
+    vectors_b: ArrayLike | None = None,
+    exponents: ArrayLike = (),
 ) -> BlockSums:
+    """Visit tiles as :func:`block_sums` visits those between two blocks; kept ones are used."""
     a, b, itself = tiles.points, tiles.second, tiles.others is None
     scales = np.asarray(scales, dtype=np.float64)
     exponents = np.asarray(exponents, dtype=np.float64)

@@ -7,6 +7,7 @@ from latentscale.linalg.iterations import ReadRows
 from latentscale.magnitude import preconditioning
 from latentscale.magnitude.preconditioning import (
     Landmarks,
+    LandmarkTiles,
     apply_preconditioners,
     gather_rows,
     landmark_count,
@@ -69,7 +70,9 @@ def dense_preconditioner(
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_it_is_what_dense_algebra_makes_of_its_definition(metric: Metric) -> None:
+def test_it_is_what_dense_algebra_makes_of_its_definition(
+    metric: Metric, monkeypatch: pytest.MonkeyPatch
+) -> None:
     n = 350
     scales = [20.0, 50.0, 100.0] if metric == "cosine" else [0.5, 2.0, 4.0]
     points = sample(n, metric)
@@ -82,7 +85,14 @@ def test_it_is_what_dense_algebra_makes_of_its_definition(metric: Metric) -> Non
     assert len(ready) == 3
     residuals = [np.random.default_rng(k).normal(size=n) for k in range(3)]
     kept = [residual.copy() for residual in residuals]
-    solved = apply_preconditioners(landmarks, vecchia, scales, ready, residuals, read_rows)
+    tiles = LandmarkTiles(landmarks, n, read_rows)
+    solved = apply_preconditioners(tiles, vecchia, scales, ready, residuals)
+    with monkeypatch.context() as patch:
+        patch.setattr(preconditioning, "KEPT_BYTES", 0)
+        again = LandmarkTiles(landmarks, n, read_rows)
+        recomputed = apply_preconditioners(again, vecchia, scales, ready, residuals)
+    for one, other in zip(solved, recomputed, strict=True):
+        assert one.solution.tobytes() == other.solution.tobytes(), "kept distances change no bit"
     distances = pairwise_distances(points.rows, metric)
     chosen = landmarks.positions[: landmarks.count]
     for k, scale in enumerate(scales):
@@ -170,11 +180,10 @@ def test_eigenvalues_come_together() -> None:
     )
     assert prepared is not None
     similarities = np.exp(-scale * pairwise_distances(points.rows, "euclidean"))
+    tiles = LandmarkTiles(landmarks, n, read_rows)
     inverse = np.stack(
         [
-            apply_preconditioners(landmarks, vecchia, [scale], [prepared], [row], read_rows)[
-                0
-            ].solution
+            apply_preconditioners(tiles, vecchia, [scale], [prepared], [row])[0].solution
             for row in np.eye(n)
         ]
     )
