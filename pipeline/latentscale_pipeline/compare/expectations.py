@@ -7,7 +7,7 @@ rows, others on random samples of equally many
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -76,6 +76,28 @@ def expect_scores(
     ]
 
 
+def label_scores(
+    labels: Collection[str], job: FinishedJob, baseline: FinishedJob
+) -> list[ComparedScore]:
+    """Return the shares of labels with where the baseline puts them, each judged alone."""
+    counts = [
+        (each, _of_label(name, each, job, baseline))
+        for name, each in _counts(job, baseline, labels)
+    ]
+    own = with_expected(
+        [compared.score for _, compared in counts],
+        {place: each.expected for place, (each, _) in enumerate(counts)},
+    )
+    return [
+        replace(
+            compared,
+            expected=score.expected,
+            p=None if score.expected is None else score.expected.p,
+        )
+        for (_, compared), score in zip(counts, own, strict=True)
+    ]
+
+
 def _adjusted(expected: ExpectedRange, among_all: float) -> float:
     return among_all if expected.p_adjusted is None else expected.p_adjusted
 
@@ -88,7 +110,9 @@ def _has_scales(score: Score, job: FinishedJob) -> bool:
     return any(measure.depends_on(score, name) for name, _ in measure.scales(part))
 
 
-def _counts(job: FinishedJob, baseline: FinishedJob) -> Iterator[tuple[str, CountedBetween]]:
+def _counts(
+    job: FinishedJob, baseline: FinishedJob, labels: Collection[str] = ()
+) -> Iterator[tuple[str, CountedBetween]]:
     rows, usual_rows = job.results.corpora.by_role(), baseline.results.corpora.by_role()
     if "corpus" not in rows or "corpus" not in usual_rows:
         return
@@ -96,7 +120,7 @@ def _counts(job: FinishedJob, baseline: FinishedJob) -> Iterator[tuple[str, Coun
         ours, theirs = job.results.part(name), baseline.results.part(name)
         if ours is not None and theirs is not None:
             n = (rows["corpus"].n, usual_rows["corpus"].n)
-            yield from ((name, each) for each in measure.counts_between(ours, theirs, *n))
+            yield from ((name, each) for each in measure.counts_between(ours, theirs, *n, labels))
 
 
 def _of_label(

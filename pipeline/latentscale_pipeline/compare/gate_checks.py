@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import numpy as np
 
 from latentscale.sampling.fresh_samples import adjust
 from latentscale_pipeline.compare.difference import SIGNIFICANT_ERRORS, ComparedScore
+from latentscale_pipeline.compare.expectations import label_scores
 from latentscale_pipeline.compare.gates import Drift, Gate, format_field, order_text
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.config.section import nearest
@@ -139,7 +140,8 @@ def check_gates(
     results = []
     for position, gate in enumerate(gates):
         place = f"{where}: gates.{position}"
-        selected = select(gate, comparison.scores, place)
+        known = _with_label(comparison, gate.label)
+        selected = select(gate, known.scores, place)
         if gate.drift is not None and not gate.selectors:
             headlines = {id(score) for score in headlines_of([each.score for each in selected])}
             selected = tuple(each for each in selected if id(each.score) in headlines)
@@ -155,7 +157,7 @@ def check_gates(
             if (failure := check(gate, score, name, sign)) is not None
         ]
         if gate.p_below is not None:
-            failures += _unexpected(gate.p_below, _own(gate, comparison, selected, place), place)
+            failures += _unexpected(gate.p_below, _own(gate, known, selected, place), place)
         remark = ""
         if gate.drift is not None:
             if earlier is None:
@@ -167,6 +169,16 @@ def check_gates(
     return tuple(results)
 
 
+def _with_label(comparison: Comparison, label: str | None) -> Comparison:
+    """Add the share of a label that a gate names, since only the least usual ones are scores."""
+    if label is None:
+        return comparison
+    shown = {score.score.measure for score in comparison.scores if score.score.label == label}
+    others = label_scores([label], comparison.job, comparison.baseline)
+    added = [score for score in others if score.score.measure not in shown]
+    return replace(comparison, scores=(*comparison.scores, *added))
+
+
 def _own(
     gate: Gate, comparison: Comparison, selected: Sequence[ComparedScore], place: str
 ) -> list[ComparedScore]:
@@ -174,6 +186,10 @@ def _own(
     scores = comparison.job.scores
     if not any(score.expected or score.expected_reason for score in scores):
         scores = comparison.scores_of_job
+    elif gate.label is not None:
+        there = {score.measure for score in scores if score.label == gate.label}
+        of_label = [each for each in comparison.scores_of_job if each.label == gate.label]
+        scores = [*scores, *(each for each in of_label if each.measure not in there)]
     own = [ComparedScore(score, None) for score in scores]
     missing = [score for score in selected if score.job is None]
     return [*missing, *select(gate, own, place)] if own else missing
@@ -290,6 +306,9 @@ def _matches(score: Score, name: str, wanted: Any) -> bool:
 
 
 def _known(name: str, wanted: Any, known: Sequence[Any]) -> str:
+    if name == "label" and wanted is not None:
+        close = nearest(str(wanted), [printable(label) for label in known if label])
+        return close if "did you mean" in close else "; no row of either corpus may have it"
     if not known:
         return f"; they have no {name}, leave it out"
     if name == "scale":

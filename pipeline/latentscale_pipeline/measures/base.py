@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -509,7 +509,7 @@ class Measure(ABC):
         return section
 
     def counts_between(
-        self, found: Any, usual: Any, rows: int, usual_rows: int
+        self, found: Any, usual: Any, rows: int, usual_rows: int, labels: Collection[str] = ()
     ) -> Iterator[CountedBetween]:
         """Yield its shares of rows, and where those of another job's corpus put them.
 
@@ -519,6 +519,9 @@ class Measure(ABC):
             Its parts of the results of both jobs.
         rows, usual_rows : int
             Rows of both corpora.
+        labels : collection of str
+            Labels whose shares are asked for, and nothing else; each is then judged alone. Without
+            any, the shares that a comparison shows.
         """
         yield from ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import (
@@ -45,12 +45,17 @@ class DuplicatesMeasure(Measure):
         """Return nothing: the distances in the reference say what is expected."""
 
     def counts_between(
-        self, found: DuplicatesResults, usual: DuplicatesResults, rows: int, usual_rows: int
+        self,
+        found: DuplicatesResults,
+        usual: DuplicatesResults,
+        rows: int,
+        usual_rows: int,
+        labels: Collection[str] = (),
     ) -> Iterator[CountedBetween]:
-        """Yield the counts of rows, as shares of those that were looked at."""
+        """Yield the counts of rows, as shares of those that were looked at; of no label."""
         from latentscale_pipeline.measures.duplicates.collect import counts_between
 
-        return counts_between(found, usual, rows / usual_rows)
+        return iter(()) if labels else counts_between(found, usual, rows / usual_rows)
 
     def row_columns(self, found: DuplicatesResults, role: Role) -> list[RowColumn]:
         """Return the nearest rows, what a row repeats, and whether it leaks or lies apart."""

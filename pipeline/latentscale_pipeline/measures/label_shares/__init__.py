@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import (
@@ -46,12 +46,17 @@ class LabelSharesMeasure(Measure):
         return Findings(None, reason=None if section is None else reason)
 
     def counts_between(
-        self, found: LabelSharesResults, usual: LabelSharesResults, rows: int, usual_rows: int
+        self,
+        found: LabelSharesResults,
+        usual: LabelSharesResults,
+        rows: int,
+        usual_rows: int,
+        labels: Collection[str] = (),
     ) -> Iterator[CountedBetween]:
-        """Yield the shares of the labels whose shares are least usual."""
+        """Yield the shares of the labels whose shares are least usual, or of some labels."""
         from latentscale_pipeline.measures.label_shares.collect import label_between
 
-        return label_between(found, usual, rows, usual_rows)
+        return label_between(found, usual, rows, usual_rows, labels)
 
     def reads(self, section: LabelShares | None, facts: JobFacts) -> set[str]:
         """Return the labels, if they are compared."""

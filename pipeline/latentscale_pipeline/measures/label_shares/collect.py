@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from latentscale.estimate import Estimate
@@ -88,13 +88,22 @@ def _count(rows: Mapping[str, int]) -> Findings:
 
 
 def label_between(
-    found: LabelSharesResults, usual: LabelSharesResults, rows: int, usual_rows: int
+    found: LabelSharesResults,
+    usual: LabelSharesResults,
+    rows: int,
+    usual_rows: int,
+    asked: Collection[str] = (),
 ) -> Iterator[CountedBetween]:
-    """Compare the labels of two corpora, and yield those whose shares are least usual."""
+    """Compare the labels of two corpora; yield those that are asked for, or the least usual."""
     ours, theirs = (
         {each.label: each.rows for each in part.labels} | (part.few_labels or {})
         for part in (found, usual)
     )
+    if asked:
+        known = [label for label in asked if label in ours or label in theirs]
+        for label, one in _compare(ours, theirs, known, rows, usual_rows):
+            yield CountedBetween("corpus", "share", ExpectedScore(rows, one), label)
+        return
     enough = _enough(ours, theirs)
     if found.few_labels is None or usual.few_labels is None:
         # Earlier versions stored no labels of few rows.

@@ -39,7 +39,7 @@ def store(folder: Path, name: str, labels: list[str] | None, seed: int, n: int) 
     return ingest([str(folder / f"{name}.npy")], target, shard_bytes=2400, **given).url
 
 
-def run(folder: Path, corpus: str, reference: str, **more: Any) -> Any:
+def run(folder: Path, corpus: str, reference: str | None, **more: Any) -> Any:
     described = {
         "name": "labels",
         "corpus": corpus,
@@ -52,6 +52,42 @@ def run(folder: Path, corpus: str, reference: str, **more: Any) -> Any:
     path = folder / "job.yaml"
     path.write_text(json.dumps(described))
     return run_here(path)
+
+
+def test_a_gate_names_any_label(tmp_path: Path, latentscale: Callable[..., Ended]) -> None:
+    """Also one whose share is usual, and which is therefore no score of the comparison."""
+    shares = {"law": 5.0, "poetry": 3.0, "prose": 2.0}
+    folders = {}
+    for seed, (name, weights) in enumerate(
+        {"usual": shares, "alike": shares, "cut": {**shares, "prose": 0.7}}.items()
+    ):
+        corpus = store(tmp_path, name, draw(seed, 1500, weights), seed, 1500)
+        output = str(tmp_path / name)
+        job = run(tmp_path, corpus, None, output=output, name=name)
+        folders[name] = job.store.url
+
+    def gated(job: str, **gate: Any) -> Ended:
+        gates = {"gates": [{"measure": "label_shares", **gate}]}
+        (tmp_path / "gates.yaml").write_text(json.dumps(gates))
+        return latentscale(
+            "compare", folders[job], folders["usual"], "--gates", tmp_path / "gates.yaml"
+        )
+
+    for label in shares:
+        for limit in ({"max_drop": 0.3}, {"p_below": 0.001}, {"min": 0.1}):
+            ended = gated("alike", label=label, **limit)
+            assert ended.code == 0, ended.err
+    for limit, said in (
+        ({"max_drop": 0.3}, "fell by "),
+        ({"p_below": 0.001}, "is expected at 1,500 rows (p <0.001)"),
+        ({"min": 0.1}, "below the min of 0.1"),
+    ):
+        ended = gated("cut", label="prose", **limit)
+        assert ended.code == 1, ended.err
+        assert said in ended.err
+    unknown = gated("alike", label="verse", min=0.1)
+    assert unknown.code == 2
+    assert "has label verse; no row of either corpus may have it" in unknown.err
 
 
 WEIGHTS = {"law": 5.0, "poetry": 3.0, HOSTILE: 2.0, "": 1.0, **dict.fromkeys("abcdef", 0.5)}
