@@ -78,19 +78,27 @@ def tag(registry: str, job: str, tag: str) -> None:
 @click.argument("registry", metavar="HISTORY")
 @click.argument("job")
 @click.option("--reason", default="", metavar="TEXT", help="Why, for the list and the report.")
-def accept(registry: str, job: str, reason: str) -> None:
+@click.option("--undo", is_flag=True, help="Accept it no longer.")
+def accept(registry: str, job: str, reason: str, undo: bool) -> None:
     """Accept a registered JOB (its id or folder) whose gates failed, because its change is wanted.
 
     It becomes the baseline of the jobs after it, and a workflow that evaluates it again ends with
-    0. The jobs before it set no control limits any more, so gates with drift begin anew.
+    0. The jobs before it set no control limits any more, so gates with drift begin anew. Given
+    again, the reason is replaced; --undo takes it back.
 
     \b
     Example:
       latentscale history accept history/ nightly-1a2b3c4d --reason 'a new product line'
     """
     name = job.rstrip("/").rpartition("/")[2]
-    added = Registry.existing(registry).accept(name, reason)
-    click.echo(f"{name}: {'accepted' if added else 'was accepted already'}")
+    if undo and reason:
+        raise click.UsageError("--undo takes no --reason")
+    entry = Registry.existing(registry).accept(name, None if undo else reason)
+    if undo:
+        click.echo(f"{name}: no longer accepted")
+    else:
+        though = "" if entry.passed is False else ", though no gate of it had failed"
+        click.echo(f"{name}: accepted{though}; limits of drift begin anew with it")
 
 
 @history.command("list", no_args_is_help=True)
@@ -117,6 +125,7 @@ def list_entries(registry: str, name: str | None, as_json: bool) -> None:
             {
                 "finished": entry.finished,
                 "job": entry.job,
+                "corpus": entry.source or "",
                 "rows": f"{entry.corpus_rows:,}",
                 "workflow": entry.workflow or "",
                 "gates": format_gates(entry),
@@ -170,7 +179,16 @@ def plot(
 
 
 def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
-    same = ("job", "name", "finished", "seconds", "peak_memory_bytes", "workflow", "evaluation")
+    same = (
+        "job",
+        "name",
+        "source",
+        "finished",
+        "seconds",
+        "peak_memory_bytes",
+        "workflow",
+        "evaluation",
+    )
     return {
         **{name: getattr(entry, name) for name in (*same, "baseline", "passed", "accepted")},
         "folder": entry.url,

@@ -16,6 +16,8 @@ from latentscale_pipeline.cli.run_progress import show_progress
 from latentscale_pipeline.cli.text_files import read_text
 from latentscale_pipeline.errors import GateFailed
 from latentscale_pipeline.history.entries import format_gates
+from latentscale_pipeline.report.verdict import format_verdict
+from latentscale_pipeline.results.model import Verdict
 from latentscale_pipeline.views.formatting import counted, printable
 from latentscale_pipeline.workflow.config import read_workflow
 from latentscale_pipeline.workflow.evaluation import Outcome, describe_outcome, evaluate
@@ -91,12 +93,19 @@ def _end(outcome: Outcome, history: str, as_json: bool) -> None:
         said = format_gates(entry) or "no gates"
         click.echo(f"{entry.job}: {said.upper() if entry.failed else said}")
         click.echo(f"job:        {entry.url}")
+        source = printable(entry.source or "unknown")
+        click.echo(f"corpus:     {source}, {counted(entry.corpus_rows, 'row')}")
         click.echo(f"baseline:   {entry.baseline or outcome.no_baseline}")
+        if entry.verdict_reason:
+            verdict = Verdict(value=entry.verdict, reason=entry.verdict_reason)
+            usual = "the baseline" if entry.baseline else "the reference"
+            heading, [reason] = format_verdict(verdict, usual)
+            click.echo(f"verdict:    {heading}. {printable(reason)}")
         click.echo(f"comparison: {outcome.comparison}")
         if entry.failed:
             for command in outcome.look:
                 click.echo(f"rows:       {command}")
-            accept = f"latentscale history accept {shlex.quote(history)} {entry.job}"
+            accept = f"latentscale history accept {shlex.quote(history)} {entry.job} --reason WHY"
             click.echo(f"if wanted:  {printable(accept)}")
     failures = entry.failures.splitlines()
     for failure in failures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from latentscale_pipeline.report.verdict import judge_change, look_commands
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Results, RowsToLookAt, Score, Verdict
 from latentscale_pipeline.results.part import Role
-from latentscale_pipeline.views.formatting import format_apart
+from latentscale_pipeline.views.formatting import format_apart, printable
 
 SAME_ROWS = Verdict(
     value="no_difference_found",
@@ -104,9 +105,18 @@ class Comparison:
 
     @property
     def look_commands(self) -> list[str]:
-        """Return the commands that list the rows behind the verdict."""
+        """Return the commands that list the rows behind the verdict.
+
+        Rows of a label that is rarer than in the baseline are in the baseline.
+        """
+        beside = f"rows {shlex.quote(self.job.url)} --of reference"
+        usual = f"rows {shlex.quote(self.baseline.url)}"
         commands = look_commands(self.results, self.job.url)
-        return [command for command in commands if " --" in command and "--of ref" not in command]
+        return [
+            command.replace(printable(beside), printable(usual), 1)
+            for command in commands
+            if " --" in command
+        ]
 
     @property
     def scores_of_job(self) -> list[Score]:

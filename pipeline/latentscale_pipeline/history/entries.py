@@ -39,6 +39,8 @@ class Entry:
         Fingerprints of the corpora.
     corpus_rows : int
         Number of rows of the corpus.
+    source : str or None
+        Where the corpus was read from, without credentials; None in earlier versions.
     seconds, peak_memory_bytes : float or None, int or None
         Total time of all stages, and the peak memory of a process.
     workflow, evaluation, baseline : str or None
@@ -66,6 +68,7 @@ class Entry:
     corpus_fingerprint: str
     reference_fingerprint: str | None
     corpus_rows: int
+    source: str | None
     seconds: float | None
     peak_memory_bytes: int | None
     workflow: str | None
@@ -90,7 +93,12 @@ class Entry:
         return f"entries/{self.job}{'.' + self.evaluation if self.evaluation else ''}.parquet"
 
 
-ADDED: Mapping[str, str | None] = {"warnings": "", "verdict": None, "verdict_reason": None}
+ADDED: Mapping[str, str | None] = {
+    "source": None,
+    "warnings": "",
+    "verdict": None,
+    "verdict_reason": None,
+}
 """Columns that entries of earlier versions don't have, and what stands for them."""
 
 JOB_COLUMNS = tuple(
@@ -139,6 +147,7 @@ def make_entry(
         corpus_fingerprint=job.corpora["corpus"].fingerprint,
         reference_fingerprint=None if reference is None else reference.fingerprint,
         corpus_rows=job.corpora["corpus"].n,
+        source=strip_credentials(job.source) if job.source else None,
         seconds=job.seconds,
         peak_memory_bytes=job.peak_memory_bytes,
         workflow=workflow,

@@ -3,19 +3,22 @@
 Objects in a registry are never changed. Each entry is a separate file that is created only if it is
 absent, so of two writers of one evaluation the first wins. A tag is a series of files,
 ``tags/<tag>/000001.json`` and so on, of which the highest number is current. Moving a tag creates
-the next file; only one of several contenders can do so. A job is accepted by one more file,
-``accepted/<job>.json``.
+the next file; only one of several contenders can do so. So is it accepted that a job changed, and
+taken back: ``accepted/<job>/000001.json`` and so on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.history.entries import (
     Entry,
@@ -39,7 +42,7 @@ MOVES = 20
 """How many times moving a tag is tried while others move it too."""
 
 _TAG = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-_MOVE = re.compile(r"tags/(?P<tag>[^/]+)/(?P<number>\d{6})\.json")
+_MOVE = re.compile(r"[^/]+/(?P<name>[^/]+)/(?P<number>\d{6})\.json")
 
 
 @dataclass(frozen=True)
@@ -137,60 +140,67 @@ class Registry:
                 f"{printable(tag)!r} can't be a tag; use lower-case letters, digits, dots and "
                 f"dashes, but not {LATEST}"
             )
-        self._check_registered(job)
-        for _ in range(MOVES):
-            last = max(self._moves().get(tag, {0: ""}))
-            if self.store.create(f"tags/{tag}/{last + 1:06d}.json", json.dumps(job).encode()):
-                return
-        raise Incomplete(f"{self.store.url}: other processes are moving the tag {tag}; try again")
+        self._registered(job)
+        self._move("tags", tag, job)
 
-    def accept(self, job: str, reason: str = "") -> bool:
-        """Accept a job whose gates failed, because the change is wanted; False if it was before.
+    def accept(self, job: str, reason: str | None = "") -> Entry:
+        """Accept that a job changed, because it is wanted; or no longer, with None.
 
         It may then be a baseline, and only it and the jobs after it set control limits.
+
+        Returns
+        -------
+        Entry
+            The job's.
 
         Raises
         ------
         BadInput
             If there is no such job.
         """
-        self._check_registered(job)
-        key = f"accepted/{job}.json"
-        if self.store.exists(key):
-            return False
-        return self.store.create(key, json.dumps(reason).encode())
+        entry = self._registered(job)
+        self._move("accepted", job, reason)
+        return entry
 
-    def _check_registered(self, job: str) -> None:
-        if job not in {entry.job for entry in self.entries()}:
-            raise BadInput(f"{self.store.url}: no job {printable(job)} here; add it first")
+    def _registered(self, job: str) -> Entry:
+        entries = {entry.job: entry for entry in self.entries()}
+        if job not in entries:
+            close = nearest(job, map(printable, entries))
+            remedy = close if "did you mean" in close else "; add it with latentscale history add"
+            raise BadInput(f"{self.store.url}: no job {printable(job)} here{remedy}")
+        return entries[job]
 
     def _accepted(self) -> dict[str, str]:
         """Return why jobs were accepted, by their ids."""
-        found = {}
-        for key in self.store.keys("accepted"):
-            job = key.removeprefix("accepted/").removesuffix(".json")
-            try:
-                found[job] = str(json.loads(self.store.read(key)))
-            except (ValueError, FileNotFoundError):
-                continue  # a damaged one counts as missing
-        return found
+        return {job: str(why) for job, why in self._current("accepted") if why is not None}
 
     def tags(self) -> dict[str, str]:
         """Return the job of every tag."""
-        found = {}
-        for tag, moves in self._moves().items():
-            try:
-                found[tag] = str(json.loads(self.store.read(moves[max(moves)])))
-            except (ValueError, FileNotFoundError):
-                continue  # a damaged tag counts as missing
-        return found
+        return {tag: str(job) for tag, job in self._current("tags")}
 
-    def _moves(self) -> dict[str, dict[int, str]]:
+    def _move(self, folder: str, name: str, to: str | None) -> None:
+        """Give a name another value: the next file of its series."""
+        for _ in range(MOVES):
+            last = max(self._moves(folder).get(name, {0: ""}))
+            if self.store.create(f"{folder}/{name}/{last + 1:06d}.json", json.dumps(to).encode()):
+                return
+        raise Incomplete(
+            f"{self.store.url}: other processes are changing {folder}/{name}; try again"
+        )
+
+    def _current(self, folder: str) -> Iterator[tuple[str, Any]]:
+        """Yield the names of a folder with their values."""
+        for name, moves in self._moves(folder).items():
+            # A damaged file counts as missing.
+            with contextlib.suppress(ValueError, FileNotFoundError):
+                yield name, json.loads(self.store.read(moves[max(moves)]))
+
+    def _moves(self, folder: str) -> dict[str, dict[int, str]]:
         moves: dict[str, dict[int, str]] = {}
-        for key in self.store.keys("tags"):
+        for key in self.store.keys(folder):
             match = _MOVE.fullmatch(key)
             if match:
-                moves.setdefault(match["tag"], {})[int(match["number"])] = key
+                moves.setdefault(match["name"], {})[int(match["number"])] = key
         return moves
 
     def _read(self, key: str) -> Entry:

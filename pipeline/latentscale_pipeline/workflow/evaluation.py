@@ -70,7 +70,7 @@ class Outcome:
     no_baseline : str
         Why there is no baseline, where the entry has none.
     look : sequence of str
-        Commands that list the rows behind the verdict, unless it had been registered before.
+        Commands that list the rows behind the verdict.
     """
 
     entry: Entry | None
@@ -139,9 +139,11 @@ def evaluate(
                 why = _why_no_baseline(workflow, registry, key)
                 for entry in registry.entries():
                     if entry.evaluation == key:
-                        echo(f"{entry.job} was evaluated before, on {entry.registered}")
+                        at = entry.registered.replace("T", " ")[:16]
+                        echo(f"{entry.job} was evaluated before, on {at} UTC")
                         _notify_all(workflow, registry, entry, echo)
-                        return Outcome(entry, again=True, comparison=page, no_baseline=why)
+                        look = _look_again(entry)
+                        return Outcome(entry, True, page, no_baseline=why, look=look)
                 if baseline is not None and workflow.scales_from == "baseline":
                     echo(f"baseline, and source of the scales: {strip_credentials(baseline)}")
                     config = config.model_copy(update={"scales_from": baseline})
@@ -177,6 +179,16 @@ def evaluate(
         except Held as held:
             echo(f"another run of {workflow.name} is under way ({held.holder}): stepping aside")
             return Outcome(None)
+
+
+def _look_again(entry: Entry) -> Sequence[str]:
+    """Return the commands of an evaluation that failed before; none if its jobs are gone."""
+    if not entry.failed:
+        return ()
+    try:
+        return compare(read_job(entry.url), read_job(entry.baseline or entry.url)).look_commands
+    except BadInput:
+        return ()
 
 
 def _name_key(name: str) -> str:

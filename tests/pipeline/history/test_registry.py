@@ -158,9 +158,7 @@ def test_an_accepted_job_is_a_baseline_and_limits_begin_anew(
     ended = latentscale(
         *("history", "accept", tmp_path / "history", f"jobs/{job}/", "--reason", "more topics")
     )
-    assert ended.out == f"{job}: accepted\n"
-    again = latentscale("history", "accept", tmp_path / "history", job)
-    assert again.out == f"{job}: was accepted already\n"
+    assert ended.out == f"{job}: accepted; limits of drift begin anew with it\n"
     picked = pick_baseline(registry, "latest")
     assert picked is not None
     assert (picked.job, picked.passed, picked.accepted) == (job, False, "more topics")
@@ -173,9 +171,20 @@ def test_an_accepted_job_is_a_baseline_and_limits_begin_anew(
     assert opening.sentences[-1] == (
         "1 of 8 jobs failed its gates. The last one failed and was accepted."
     )
-    unknown = latentscale("history", "accept", tmp_path / "history", "nightly-1")
+    history = tmp_path / "history"
+    latentscale("history", "accept", history, job, "--reason", "more kinds")
+    assert "failed, accepted: more kinds" in latentscale("history", "list", history).out
+    assert latentscale("history", "accept", history, job, "--undo").out == (
+        f"{job}: no longer accepted\n"
+    )
+    assert pick_baseline(registry, "latest") == registry.entries()[5]
+    assert len(earlier()) == 6
+    passed = latentscale("history", "accept", history, "nightly-00000002").out
+    assert "accepted, though no gate of it had failed; limits of drift begin anew" in passed
+    unknown = latentscale("history", "accept", history, "nightly-1000000")
     assert unknown.code == 2
-    assert "no job nightly-1 here; add it first" in unknown.err
+    assert "no job nightly-1000000 here; did you mean nightly-0000000" in unknown.err
+    assert latentscale("history", "accept", history, job, "--undo", "--reason", "a").code == 2
 
 
 def test_a_tag_moves(registry: Registry) -> None:
@@ -188,7 +197,7 @@ def test_a_tag_moves(registry: Registry) -> None:
     for tag in ("latest", "Release", "../up", ""):
         with pytest.raises(BadInput, match="can't be a tag"):
             registry.tag(tag, "nightly-00000001")
-    with pytest.raises(BadInput, match="no job other here; add it first"):
+    with pytest.raises(BadInput, match="no job other here; add it with latentscale history add"):
         registry.tag("good", "other")
 
 

@@ -170,13 +170,18 @@ def test_what_chance_does_not_explain_fails_without_a_reference(
     [rows_command] = [line.strip() for name, line in lines.items() if name == "rows"]
     assert rows_command == f"latentscale rows {bad} --only exact-duplicates"
     wanted = lines["if wanted"].strip()
-    assert wanted == f"latentscale history accept history/ {Path(bad).name}"
-    assert latentscale(*wanted.split()[1:], "--reason", "a new line").code == 0
+    assert wanted == f"latentscale history accept history/ {Path(bad).name} --reason WHY"
+    assert lines["corpus"].strip().endswith("night-3.npy, 270 rows")
+    assert lines["verdict"].strip().startswith("Differs from the baseline. Exact duplicates: ")
+    repeated = night(latentscale, 3)
+    assert repeated.out == third.out, "an evaluation says again what it said"
+    assert "was evaluated before, on 20" in repeated.err
+    assert latentscale(*wanted.split()[1:-1], "a new line").code == 0
     again = night(latentscale, 3)
     assert again.code == 0, again.err
     assert again.out.splitlines()[0] == f"{Path(bad).name}: failed, accepted: a new line"
     fourth = night(latentscale, 2, "-o", "job.seed=1")
-    assert fourth.out.splitlines()[2] == f"baseline:   {bad}"
+    assert fourth.out.splitlines()[3] == f"baseline:   {bad}"
 
 
 def test_without_a_baseline_the_page_is_the_jobs_report(place: Path, latentscale: Command) -> None:

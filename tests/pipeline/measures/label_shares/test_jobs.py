@@ -63,7 +63,8 @@ def test_a_gate_names_any_label(tmp_path: Path, latentscale: Callable[..., Ended
     ):
         corpus = store(tmp_path, name, draw(seed, 1500, weights), seed, 1500)
         output = str(tmp_path / name)
-        job = run(tmp_path, corpus, None, output=output, name=name)
+        measures: dict[str, Any] = {"duplicates": {}}
+        job = run(tmp_path, corpus, None, output=output, name=name, measures=measures)
         folders[name] = job.store.url
 
     def gated(job: str, **gate: Any) -> Ended:
@@ -85,6 +86,12 @@ def test_a_gate_names_any_label(tmp_path: Path, latentscale: Callable[..., Ended
         ended = gated("cut", label="prose", **limit)
         assert ended.code == 1, ended.err
         assert said in ended.err
+    # The rows that are missing are in the baseline.
+    compared = latentscale("compare", folders["cut"], folders["usual"]).out
+    [command] = [line for line in compared.splitlines() if 'label == "prose"' in line]
+    assert command.startswith(f"rows      latentscale rows {folders['usual']} --where ")
+    shown = latentscale(*shlex.split(command)[2:], "--limit", 1)
+    assert "prose" in shown.out
     unknown = gated("alike", label="verse", min=0.1)
     assert unknown.code == 2
     assert "has label verse; no row of either corpus may have it" in unknown.err
