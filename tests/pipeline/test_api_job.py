@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pandas
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from latentscale import read_job, run
@@ -156,7 +158,7 @@ def test_two_jobs_compare_as_the_command_compares_them(
     ended = latentscale("compare", results.folder, baseline.folder, "--json")
     assert found.document == json.loads(ended.out)
     assert found.verdict.value == "differs"
-    assert found.rows is None  # only one has ids
+    assert found.changes is None  # only one has ids
     by_folder = read_job(Path(results.folder)).compare(baseline.folder)
     assert by_folder.document == found.document
 
@@ -238,6 +240,48 @@ def test_rows_have_the_ids_and_labels_that_are_given(tmp_path: Path) -> None:
     assert other.rows("exact-duplicates").records() == [
         {"row": 7, "id": "row 7", "label": "left", "duplicate_of": "row 3"}
     ]
+
+
+def test_columns_of_files_are_named(tmp_path: Path) -> None:
+    for name, vectors, seed in (("new", "emb", 1), ("old", "vector", 2)):
+        rows = sample(seed)
+        rows[5] = np.nan
+        columns = {
+            "product": [f"{name} {i}" for i in range(240)],
+            vectors: pyarrow.array(rows.tolist(), pyarrow.list_(pyarrow.float32())),
+            "other": pyarrow.array(rows.tolist(), pyarrow.list_(pyarrow.float32())),
+        }
+        pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / f"{name}.parquet")
+    labels = tmp_path / "labels.txt"
+    labels.write_text("a\nb\n" * 120)
+    new = tmp_path / "new.parquet"
+    named: dict[str, Any] = {
+        "measures": "duplicates",
+        "output": tmp_path / "jobs",
+        "vectors": "emb",
+    }
+    named |= {"ids_column": "product"}
+    with pytest.raises(ValueError, match="on_invalid='drop'"):
+        run(new, **named)
+    found = run(new, labels=labels, on_invalid="drop", **named)
+    assert found.corpora["corpus"].n == 239
+    row = found.rows(columns=["id", "label"], limit=6).records()[5]
+    assert row == {"id": "new 6", "label": "a"}
+    with pytest.raises(ValueError, match="for the reference alone, with reference_vectors, "):
+        run(new, tmp_path / "old.parquet", on_invalid="drop", **named)
+    both = run(
+        new, tmp_path / "old.parquet", on_invalid="drop", reference_vectors="vector", **named
+    )
+    assert {role: corpus.n for role, corpus in both.corpora.items()} == {
+        "corpus": 239,
+        "reference": 239,
+    }
+    beside = run(new, sample(3), on_invalid="drop", **named)
+    assert beside.corpora["reference"].n == 240
+    with pytest.raises(ValueError, match="labels: give a file or a column, as vectors is given"):
+        run(new, labels=["a"] * 240, **named)
+    with pytest.raises(ValueError, match="reference_vectors: there is no reference"):
+        run(new, reference_vectors="vector", **named)
 
 
 @pytest.mark.parametrize(

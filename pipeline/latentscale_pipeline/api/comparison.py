@@ -39,7 +39,7 @@ class JobComparison:
         return self.comparison.verdict
 
     @property
-    def rows(self) -> RowChanges | None:
+    def changes(self) -> RowChanges | None:
         """Return how many rows were added, removed and kept, and how labels changed.
 
         None if the corpora have neither ids nor labels, or aren't there any more.

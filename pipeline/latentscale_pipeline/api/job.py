@@ -29,10 +29,13 @@ from latentscale_pipeline.corpus.ingest.sources import source_key
 from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
+from latentscale_pipeline.jobs.sources import NAMES as SOURCE_TEXTS
+from latentscale_pipeline.jobs.sources import SOURCE_NAMES, SourceChoice, ingest_sources
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.finished_job import read_job as read_finished_job
 from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.progress import silent
 from latentscale_pipeline.report import job_report
 from latentscale_pipeline.report.scores import title_apart
 from latentscale_pipeline.report.terminal_summary import headlines
@@ -48,6 +51,9 @@ from latentscale_pipeline.views.svg import draw_panels
 
 Texts = ArrayLike | str | Path
 """Ids, labels or texts: one per row, or the file that has them."""
+
+FIELDS = tuple(name for name in SOURCE_NAMES if name.removeprefix("reference_") not in SOURCE_TEXTS)
+"""Arguments that say what is read of a file."""
 
 AN_ARRAY = "an array"
 """What stands as the source of rows that were given as an array."""
@@ -247,7 +253,7 @@ class JobResults:
         Returns
         -------
         JobComparison
-            ``.verdict``, ``.rows``, ``.to_pandas()``.
+            ``.verdict``, ``.changes``, ``.to_pandas()``.
 
         Raises
         ------
@@ -341,7 +347,10 @@ def run(
     allow_code : bool
         Whether functions that the settings name may be imported and run.
     **settings
-        Other keys of a job file, such as ``seed=1`` or ``sampling={"samples": 40}``.
+        Other keys of a job file, such as ``seed=1`` or ``sampling={"samples": 40}``. For a source
+        with columns also what the command has as options: ``vectors``, ``ids_column``,
+        ``labels_column`` and ``texts_column`` name the columns, ``reference_vectors`` and so on
+        those of a reference where they differ, and ``on_invalid="drop"`` leaves out rows with NaN.
 
     Returns
     -------
@@ -361,6 +370,7 @@ def run(
     >>> results.verdict.value  # doctest: +SKIP
     'no_difference_found'
     """
+    fields = {key: settings.pop(key) for key in FIELDS if key in settings}
     document: dict[str, Any] = {"cluster": {"kind": "serial"}, **settings}
     document |= {"name": name, "output": str(output)}
     if measures is not None:
@@ -370,16 +380,26 @@ def run(
     try:
         with storage_options(settings.get("storage_options", {})):
             given = _given(ids, labels, texts)
+            if fields:
+                given = _hand_over(corpus, "", given, fields)
             document["corpus"] = _place(corpus, "corpus", str(output), given)
             beside = _given(reference_ids, reference_labels, reference_texts)
+            if fields:
+                beside = _hand_over(reference, "reference_", beside, fields)
+            alone = [f"reference_{key}" for key in beside]
+            alone += [key for key in fields if key.startswith("reference")]
             if reference is not None:
                 document["reference"] = _place(reference, "reference", str(output), beside)
-            elif beside:
-                raise BadInput(f"reference_{next(iter(beside))}: there is no reference")
+            elif alone:
+                raise BadInput(f"{alone[0]}: there is no reference")
         config = resolve_config(document, "settings", measures=measure_sections())
+        if fields:
+            values = {**dict.fromkeys(SOURCE_NAMES), "on_invalid": "error", **fields}
+            sources = SourceChoice.of(values).sources_of(config)
+            config = ingest_sources(config, sources, silent, None, str)
         finished = run_job(make_plan(config, allow_code=allow_code), _ignore)
     except BadInput as error:
-        raise ValueError(str(error).removeprefix("settings: ")) from None
+        raise ValueError(_in_arguments(str(error).removeprefix("settings: "))) from None
     except LatentscaleError as error:
         raise RuntimeError(str(error)) from None
     return JobResults(finished.store.url, finished.results)
@@ -404,6 +424,29 @@ def read_job(folder: str | Path) -> JobResults:
     except BadInput as error:
         raise ValueError(str(error)) from None
     return JobResults(found.url, found.results)
+
+
+def _hand_over(
+    source: object, prefix: str, given: Mapping[str, Texts], fields: dict[str, Any]
+) -> dict[str, Texts]:
+    """Put files with texts beside the columns of their source; return what isn't for a file."""
+    if not isinstance(source, str | Path):
+        return dict(given)
+    for name, texts in given.items():
+        if not isinstance(texts, str | Path):
+            named = next(iter(fields))
+            raise BadInput(
+                f"{prefix}{name}: give a file or a column, as {named} is given, no array"
+            )
+        fields[f"{prefix}{name}"] = str(texts)
+    return {}
+
+
+def _in_arguments(message: str) -> str:
+    """Name arguments instead of the command's options in a message."""
+    options = "|".join(name.replace("_", "-") for name in SOURCE_NAMES)
+    named = re.sub(r"--on-invalid (drop(?:-zero)?)", r"on_invalid='\1'", message)
+    return re.sub(rf"--({options})\b", lambda found: found[1].replace("-", "_"), named)
 
 
 def _given(ids: Texts | None, labels: Texts | None, texts: Texts | None) -> dict[str, Texts]:
