@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -106,7 +107,10 @@ def rows(
     )
     if left_out := found.rows.corpus.manifest.dropped.count:
         rest = f"{counted(left_out, 'row')} of the source left out when it was ingested"
-        click.echo(f"row: without the {rest}; `latentscale info` lists them", err=True)
+        corpus = printable(shlex.quote(found.rows.corpus.url))
+        click.echo(
+            f"row: without the {rest}; latentscale info {corpus} --json lists them", err=True
+        )
     others: Sequence[str] = ()
     if as_table and only is None and columns is None and (where or sort):
         found, others = _narrowed(found, sort)

@@ -107,6 +107,13 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
         for found in (job, baseline)
         if found.settings is None
     ]
+    dimensions = [each.corpora["corpus"].d for each in (job, baseline) if "corpus" in each.corpora]
+    if len({*dimensions}) > 1:
+        notes.append(
+            "the corpora have {} and {} dimensions, so the model that made them is another".format(
+                *dimensions
+            )
+        )
     by_measure: dict[str, tuple[Mismatch, ...]] = {}
     ours, theirs = _sections(job), _sections(baseline)
     for measure in ours:

@@ -133,7 +133,10 @@ def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) ->
         finite = np.isfinite(block).all(axis=1)
         if not finite.all():
             row = start + int(np.argmin(finite))
-            raise BadInput(f"{name}: row {row} {invalid_reason(given[row], stored.dtype.name)}")
+            raise BadInput(
+                f"{name}: row {row} {invalid_reason(given[row], stored.dtype.name)}; leave such "
+                "rows out, as rows[np.isfinite(rows).all(axis=1)] does"
+            )
         zero = np.flatnonzero(~block.any(axis=1))
         if len(zero) and first is None:
             first = start + int(zero[0])

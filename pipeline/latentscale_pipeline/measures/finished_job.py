@@ -143,8 +143,14 @@ def _latest(parent: ObjectStore, name: str, folders: Sequence[str]) -> str:
 
 
 def suggest_job(store: ObjectStore) -> str:
-    """Return ``; did you mean …?`` with the nearest folder beside one that isn't there, if any."""
+    """Return ``; did you mean …?`` with the nearest folder of one that isn't there, if any.
+
+    It is below ``jobs/``, the default output, or beside what was named.
+    """
     parent, name = _parent(store)
+    inside = parent.child("jobs")
+    if not store.exists("") and inside.exists(name):
+        return f"; did you mean {inside.locate(name)}?"
     near = difflib.get_close_matches(name, parent.folders(), 1)
     return f"; did you mean {parent.locate(near[0])}?" if near and not store.exists("") else ""
 

@@ -20,6 +20,9 @@ from latentscale_pipeline.storage.canonical import digest
 Text = Annotated[str, Field(min_length=1)]
 
 
+BASELINES = "write latest, none, {tag: WORD} or {job: FOLDER}"
+
+
 class WorkflowCorpora(Section):
     """The corpora of an evaluation; they override those of the job.
 
@@ -95,7 +98,7 @@ class BaselineRule(Section):
     @model_validator(mode="after")
     def _one(self) -> BaselineRule:
         if (self.tag is None) == (self.job is None):
-            raise ValueError("write latest, none, {tag: WORD} or {job: FOLDER}")
+            raise ValueError(BASELINES)
         return self
 
 
@@ -165,6 +168,8 @@ class Workflow(Section):
     @field_validator("baseline", mode="before")
     @classmethod
     def _none_is_a_word(cls, baseline: Any) -> Any:
+        if isinstance(baseline, str) and baseline not in {"latest", "none"}:
+            raise ValueError(BASELINES)
         # YAML reads an empty value or null as None, and the word none as a string.
         return "none" if baseline is None else baseline
 

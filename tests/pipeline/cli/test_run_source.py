@@ -221,6 +221,10 @@ def test_corrected_ids_are_those_of_the_results(latentscale: Command, rows: np.n
         (["job.yaml", "--preset", "quick"], "--preset is for a job without a job file"),
         (["vectors.npy", "--reference-ids", "l.txt"], "--reference-ids needs --reference"),
         (["vectors.npy", "--labels", "none.txt"], "none.txt: no such file or folder; check the"),
+        (
+            ["vectors.npy", "--labels", "topic"],
+            "check the path, or name a column of the source with --labels-column",
+        ),
         (["nothing.npy"], "nothing.npy: no such file or folder; check the path"),
         (["finished"], "finished: the folder of a job; continue it with latentscale resume"),
     ],

@@ -3,6 +3,8 @@
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.errors import BadInput
-from tests.support.comparisons import SETTINGS, Row, comparison, job, results, row
+from latentscale_pipeline.measures.finished_job import read_job
+from tests.support.comparisons import SETTINGS, Row, comparison, job, results, row, write_job
 from tests.support.results_documents import example_results, finished_job, without_reference
 
 SEEDED = settings(deadline=None, derandomize=True)
@@ -476,3 +479,26 @@ def test_a_document_outside_the_contract_is_named(
     with pytest.raises(BadInput) as caught:
         finished_job(document, None, "jobs/x")
     assert str(caught.value).startswith(f"jobs/x/results.json: {message}")
+
+
+def test_another_dimension_is_noted() -> None:
+    ours, theirs = job(row(1.0)), job(row(1.0), name="release")
+    corpora = theirs.results.corpora
+    assert corpora.corpus is not None
+    narrow = corpora.model_copy(update={"corpus": corpora.corpus.model_copy(update={"d": 99})})
+    other = replace(theirs, results=theirs.results.model_copy(update={"corpora": narrow}))
+    [note] = compare(ours, other).notes
+    d = ours.corpora["corpus"].d
+    assert note == (
+        f"the corpora have {d} and 99 dimensions, so the model that made them is another"
+    )
+    assert compare(ours, theirs).notes == ()
+
+
+def test_a_job_named_without_its_folder_is_suggested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_job(tmp_path / "jobs/nightly-1a2b3c4d", row(1.0))
+    with pytest.raises(BadInput, match=r"did you mean .*jobs/nightly-1a2b3c4d\?"):
+        read_job("nightly-1a2b3c4d")

@@ -322,6 +322,7 @@ def test_a_fixed_baseline_and_its_tag(place: Path, latentscale: Command) -> None
     [
         ({"gate": []}, "gate is unknown; did you mean gates?"),
         ({"baseline": {"tag": "a", "job": "b"}}, "write latest, none, {tag: WORD}"),
+        ({"baseline": "last"}, "baseline: write latest, none, {tag: WORD} or {job: FOLDER}"),
         ({"notify": [{"webhook": "ftp://a"}]}, "a webhook is an http:// or https:// address"),
         ({"notify": [{"when": "always"}]}, "name one of webhook, webhook_from and command"),
         ({"gates": "missing.yaml"}, "gates: missing.yaml: No such file"),

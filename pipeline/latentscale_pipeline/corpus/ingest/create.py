@@ -39,7 +39,7 @@ from latentscale_pipeline.corpus.ingest.encoding import (
     Run,
     run_serially,
 )
-from latentscale_pipeline.corpus.ingest.sidecars import DTYPES
+from latentscale_pipeline.corpus.ingest.sidecars import DTYPES, suggesting_column
 from latentscale_pipeline.corpus.ingest.sources import (
     FieldChoice,
     Sources,
@@ -317,7 +317,10 @@ def find_corpus(
         return open_corpus(patterns[0])
     key = source_key(patterns, output_store_url)
     if fields:
-        files = {name: source_key([file], output_store_url) for name, file in fields.files.items()}
+        files = {}
+        for name, file in fields.files.items():
+            with suggesting_column(name, file):
+                files[name] = source_key([file], output_store_url)
         asked = {"vectors": fields.vectors, "columns": dict(fields.columns), "files": files}
         if fields.on_invalid != "error":
             asked["on_invalid"] = fields.on_invalid

@@ -9,6 +9,7 @@ recognise a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,7 +80,9 @@ def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> S
         If the file can't be read, or has another number of values.
     """
     where = strip_credentials(url)
-    opened = [open_values(file, KINDS[name], column) for file in find_files(url)]
+    with suggesting_column(name, url):
+        files = find_files(url)
+    opened = [open_values(file, KINDS[name], column) for file in files]
     counted = sum(field.shape[0] if field.shape else 0 for _, field in opened)
     sidecar = _sidecar(name, where, opened)
     if counted != rows:
@@ -88,6 +91,17 @@ def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> S
             "in the order of the sources"
         )
     return sidecar
+
+
+@contextmanager
+def suggesting_column(name: str, url: str) -> Iterator[None]:
+    """Say how a column is named where a file isn't found and may have been meant for one."""
+    try:
+        yield
+    except BadInput as error:
+        if "/" in url or "." in url:
+            raise
+        raise BadInput(f"{error}, or name a column of the source with --{name}-column") from None
 
 
 def column_sidecar(name: str, sources: Sources) -> Sidecar:
