@@ -105,18 +105,10 @@ class Comparison:
 
     @property
     def look_commands(self) -> list[str]:
-        """Return the commands that list the rows behind the verdict.
-
-        Rows of a label that is rarer than in the baseline are in the baseline.
-        """
-        beside = f"rows {shlex.quote(self.job.url)} --of reference"
-        usual = f"rows {shlex.quote(self.baseline.url)}"
+        """Return the commands that list the rows behind the verdict."""
         commands = look_commands(self.results, self.job.url)
-        return [
-            command.replace(printable(beside), printable(usual), 1)
-            for command in commands
-            if " --" in command
-        ]
+        chosen = [command for command in commands if " --" in command]
+        return list_of_baseline(chosen, self.job.url, self.baseline.url)
 
     @property
     def scores_of_job(self) -> list[Score]:
@@ -192,6 +184,18 @@ def compare(
     found += [item for score in scores for item in score.mismatches]
     mismatches = [item for position, item in enumerate(found) if item not in found[:position]]
     return Comparison(job, baseline, tuple(scores), tuple(mismatches), comparability.notes)
+
+
+def list_of_baseline(commands: Sequence[str], job: str, baseline: str) -> list[str]:
+    """Let commands list rows of the baseline where they would list those of a job's reference.
+
+    Of a label that is rarer than in the baseline, the baseline has the rows.
+    """
+    beside, usual = (
+        printable(f"rows {shlex.quote(folder)}{of}")
+        for folder, of in ((job, " --of reference"), (baseline, ""))
+    )
+    return [command.replace(beside, usual, 1) for command in commands]
 
 
 def _paired(

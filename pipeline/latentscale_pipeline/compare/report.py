@@ -12,7 +12,7 @@ from dataclasses import replace
 from latentscale_pipeline.compare.cells import COLUMNS, ComparedCells, format_scores, job_names
 from latentscale_pipeline.compare.columns import explain_signs, notes_of, side_by_side
 from latentscale_pipeline.compare.gate_checks import GateResult
-from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.compare.jobs import Comparison, list_of_baseline
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.job import job_report
 from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
@@ -99,13 +99,14 @@ def _opening(
     said = "Rows that the baseline doesn't name." if opening.look else NO_NEW_ROW
     if any(row.id is None for row in rows):
         said = "The rows that stand out most. Without ids, new ones can't be told from old."
+    names = comparison.job.id, comparison.baseline.id
+    commands = list_of_baseline(opening.commands, *names)
     changed = [] if comparison.rows is None else comparison.rows.lines.values()
     found = replace(
         opening,
         sentences=[*opening.sentences, *(f"{line}." for line in changed)],
         look_said=said,
-        # Rows that are gone are the baseline's, not those of a reference.
-        commands=[command for command in opening.commands if "--of reference" not in command],
+        commands=[command for command in commands if "--of reference" not in command],
     )
     return _with_gates(found, gates, failed=failed)
 

@@ -29,8 +29,9 @@ def moments_of(x, y, groups, generator):
     return GroupMoments(np.concatenate(matrices), np.concatenate(sizes), groups)
 
 
-def test_modes_are_eigenvectors_of_the_difference():
-    generator = np.random.default_rng(0)
+@pytest.mark.parametrize("seed", range(50))
+def test_modes_are_eigenvectors_of_the_difference(seed):
+    generator = np.random.default_rng([17, seed])
     x, y = generator.normal(size=(90, 5)), generator.normal(size=(70, 5)) * np.arange(1, 6)
     novel, missing = leading_modes(moments_of(x, y, 4, generator), 5)
     difference = unit(x).T @ unit(x) / 90 - unit(y).T @ unit(y) / 70
