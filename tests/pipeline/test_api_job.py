@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -282,6 +283,18 @@ def test_columns_of_files_are_named(tmp_path: Path) -> None:
         run(new, labels=["a"] * 240, **named)
     with pytest.raises(ValueError, match="reference_vectors: there is no reference"):
         run(new, reference_vectors="vector", **named)
+    # None is for none.
+    plain = run(sample(4), ids_column=None, measures="duplicates", output=tmp_path / "jobs")
+    assert plain.corpora["corpus"].n == 240
+    with pytest.raises(ValueError, match="name a column of the source with labels_column"):
+        run(new, labels="topic", on_invalid="drop", **named)
+    with pytest.raises(
+        ValueError, match="name a column of the source with reference_labels_column"
+    ):
+        run(new, new, reference_labels="topic", on_invalid="drop", **named)
+    shutil.rmtree(plain.folder)
+    with pytest.raises(ValueError, match="here; name the folder of a finished job"):
+        found.compare(plain)
 
 
 @pytest.mark.parametrize(

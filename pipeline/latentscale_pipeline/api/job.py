@@ -266,7 +266,10 @@ class JobResults:
         return JobComparison(replace(found, rows=count_changes(ours, theirs)))
 
     def _finished(self) -> FinishedJob:
-        return read_finished_job(self.folder)
+        try:
+            return read_finished_job(self.folder)
+        except BadInput as error:
+            raise ValueError(str(error)) from None
 
     def report(self) -> str:
         """Return the path of the HTML report."""
@@ -370,7 +373,12 @@ def run(
     >>> results.verdict.value  # doctest: +SKIP
     'no_difference_found'
     """
-    fields = {key: settings.pop(key) for key in FIELDS if key in settings}
+    asked = {key: settings.pop(key) for key in FIELDS if key in settings}
+    fields = {
+        key: value
+        for key, value in asked.items()
+        if value is not None and (key, value) != ("on_invalid", "error")
+    }
     document: dict[str, Any] = {"cluster": {"kind": "serial"}, **settings}
     document |= {"name": name, "output": str(output)}
     if measures is not None:
@@ -444,7 +452,8 @@ def _hand_over(
 
 def _in_arguments(message: str) -> str:
     """Name arguments instead of the command's options in a message."""
-    options = "|".join(name.replace("_", "-") for name in SOURCE_NAMES)
+    names = sorted(SOURCE_NAMES, key=len, reverse=True)
+    options = "|".join(name.replace("_", "-") for name in names)
     named = re.sub(r"--on-invalid (drop(?:-zero)?)", r"on_invalid='\1'", message)
     return re.sub(rf"--({options})\b", lambda found: found[1].replace("-", "_"), named)
 

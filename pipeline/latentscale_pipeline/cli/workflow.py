@@ -18,6 +18,7 @@ from latentscale_pipeline.errors import GateFailed
 from latentscale_pipeline.history.entries import format_gates
 from latentscale_pipeline.report.verdict import format_verdict
 from latentscale_pipeline.results.model import Verdict
+from latentscale_pipeline.storage.urls import strip_credentials
 from latentscale_pipeline.views.formatting import counted, printable
 from latentscale_pipeline.workflow.config import read_workflow
 from latentscale_pipeline.workflow.evaluation import Outcome, describe_outcome, evaluate
@@ -91,7 +92,7 @@ def _end(outcome: Outcome, history: str, as_json: bool) -> None:
         return
     if not as_json:
         said = format_gates(entry) or "no gates"
-        click.echo(f"{entry.job}: {said.upper() if entry.failed else said}")
+        click.echo(f"{entry.job}: {said.upper() if entry.failed else printable(said)}")
         click.echo(f"job:        {entry.url}")
         source = printable(entry.source or "unknown")
         click.echo(f"corpus:     {source}, {counted(entry.corpus_rows, 'row')}")
@@ -105,7 +106,8 @@ def _end(outcome: Outcome, history: str, as_json: bool) -> None:
         if entry.failed:
             for command in outcome.look:
                 click.echo(f"rows:       {command}")
-            accept = f"latentscale history accept {shlex.quote(history)} {entry.job} --reason WHY"
+            place = shlex.quote(strip_credentials(history))
+            accept = f"latentscale history accept {place} {entry.job} --reason WHY"
             click.echo(f"if wanted:  {printable(accept)}")
     failures = entry.failures.splitlines()
     for failure in failures:

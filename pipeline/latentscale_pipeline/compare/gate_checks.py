@@ -140,7 +140,7 @@ def check_gates(
     results = []
     for position, gate in enumerate(gates):
         place = f"{where}: gates.{position}"
-        known = _with_label(comparison, gate.label)
+        known, shares = _with_label(comparison, gate)
         selected = select(gate, known.scores, place)
         if gate.drift is not None and not gate.selectors:
             headlines = {id(score) for score in headlines_of([each.score for each in selected])}
@@ -157,11 +157,18 @@ def check_gates(
             if (failure := check(gate, score, name, sign)) is not None
         ]
         if gate.p_below is not None:
-            failures += _unexpected(gate.p_below, _own(gate, known, selected, place), place)
+            own = _own(gate, known, selected, place)
+            # The share of a label that the verdict on the reference doesn't name is usual.
+            failures += _unexpected(gate.p_below, own, place) if own or not shares else ()
         remark = ""
         if gate.drift is not None:
             if earlier is None:
                 raise BadInput(f"{place} has drift, which needs a history; {WITH_HISTORY}")
+            if shares:
+                raise BadInput(
+                    f"{place} has drift on the share of a label, which a history has only on days "
+                    "when it isn't usual; use max_drop, max_rise or p_below"
+                )
             drifted, remark = _drifts(gate.drift, selected, comparison.job, earlier)
             failures += drifted
         failures.sort(key=lambda failure: -failure.excess)
@@ -169,14 +176,26 @@ def check_gates(
     return tuple(results)
 
 
-def _with_label(comparison: Comparison, label: str | None) -> Comparison:
-    """Add the share of a label that a gate names, since only the least usual ones are scores."""
-    if label is None:
-        return comparison
-    shown = {score.score.measure for score in comparison.scores if score.score.label == label}
-    others = label_scores([label], comparison.job, comparison.baseline)
-    added = [score for score in others if score.score.measure not in shown]
-    return replace(comparison, scores=(*comparison.scores, *added))
+def _with_label(comparison: Comparison, gate: Gate) -> tuple[Comparison, bool]:
+    """Add the share of the label that a gate names, judged alone, and say whether it is there.
+
+    Only the least usual shares are scores of a comparison, judged among all. A gate that names no
+    measure means another score of the label, if there is one.
+    """
+    if gate.label is None:
+        return comparison, False
+    shares = label_scores([gate.label], comparison.job, comparison.baseline)
+    measures = {share.score.measure for share in shares}
+    others = [
+        score
+        for score in comparison.scores
+        if score.score.label != gate.label or score.score.measure not in measures
+    ]
+    wanted = measures if gate.measure is None else measures & {gate.measure}
+    if gate.measure is None and any(score.score.label == gate.label for score in others):
+        wanted = set()
+    added = [share for share in shares if share.score.measure in wanted]
+    return replace(comparison, scores=(*others, *added)), bool(added)
 
 
 def _own(
@@ -186,12 +205,10 @@ def _own(
     scores = comparison.job.scores
     if not any(score.expected or score.expected_reason for score in scores):
         scores = comparison.scores_of_job
-    elif gate.label is not None:
-        there = {score.measure for score in scores if score.label == gate.label}
-        of_label = [each for each in comparison.scores_of_job if each.label == gate.label]
-        scores = [*scores, *(each for each in of_label if each.measure not in there)]
     own = [ComparedScore(score, None) for score in scores]
     missing = [score for score in selected if score.job is None]
+    if gate.label is not None and all(score.label != gate.label for score in scores):
+        return missing
     return [*missing, *select(gate, own, place)] if own else missing
 
 

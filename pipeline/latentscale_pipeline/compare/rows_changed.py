@@ -68,7 +68,8 @@ class LabelChanges:
         Labels in either corpus.
     changed : tuple of LabelChange
         Those that are new, gone, or have another number of rows, the largest change of their share
-        first. Of corpora that share less than half of their rows, only what is more than chance.
+        first. Of corpora that aren't known to share half of their rows, of the last only those
+        that changed by more than chance.
     unlabelled : LabelChange or None
         Rows without a label, if their number changed.
     relabelled : int or None

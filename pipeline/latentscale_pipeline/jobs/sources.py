@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -158,7 +159,10 @@ def ingest_sources(
 
 @contextmanager
 def _suggesting_own_fields(role: Role, name_key: Callable[[str], str]) -> Iterator[None]:
-    """Suggest to name fields of the reference where it hasn't those of the corpus."""
+    """Suggest to name fields of the reference where it hasn't those of the corpus.
+
+    Options in messages are named as the user writes them.
+    """
     try:
         yield
     except UnknownField as error:
@@ -168,6 +172,14 @@ def _suggesting_own_fields(role: Role, name_key: Callable[[str], str]) -> Iterat
         raise BadInput(
             f"{error} for the reference alone, with {', '.join(names)} or {last}"
         ) from None
+    except BadInput as error:
+        prefix = "" if role == "corpus" else "reference_"
+        named = re.sub(
+            r"--(ids|labels|texts)-column\b",
+            lambda found: name_key(f"{prefix}{found[1]}_column"),
+            str(error),
+        )
+        raise BadInput(named) from None
 
 
 def _fields(values: Mapping[str, Any], prefix: str) -> tuple[str | None, dict[str, str]]:

@@ -140,11 +140,13 @@ def clean_commands(results: Results, folder: str) -> list[str]:
     and those rows aren't left out. Parameters are those of :func:`look_commands`.
     """
     listed = dict(_listed(results))
+    outside = [one for one in compared(results.scores) if one.p <= LEVEL]
+    versions = any(map(_is_mostly_shared, outside))
     found = {
         only: one.expected
-        for one in compared(results.scores)
-        if one.p <= LEVEL and one.expected.found > one.expected.centre
-        if not _is_mostly_shared(one)
+        for one in outside
+        if one.expected.found > one.expected.centre
+        if not (versions and is_dependent(one))
         for only in [listed.get((one.score.measure, one.score.score), "")]
         if only in ROW_FILTERS and ROW_FILTERS[only].of == "corpus"
     }

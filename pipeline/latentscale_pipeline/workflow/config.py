@@ -20,7 +20,7 @@ from latentscale_pipeline.storage.canonical import digest
 Text = Annotated[str, Field(min_length=1)]
 
 
-BASELINES = "write latest, none, {tag: WORD} or {job: FOLDER}"
+BASELINE_RULE = "write latest, none, {tag: WORD} or {job: FOLDER}"
 
 
 class WorkflowCorpora(Section):
@@ -98,7 +98,7 @@ class BaselineRule(Section):
     @model_validator(mode="after")
     def _one(self) -> BaselineRule:
         if (self.tag is None) == (self.job is None):
-            raise ValueError(BASELINES)
+            raise ValueError(BASELINE_RULE)
         return self
 
 
@@ -169,7 +169,7 @@ class Workflow(Section):
     @classmethod
     def _none_is_a_word(cls, baseline: Any) -> Any:
         if isinstance(baseline, str) and baseline not in {"latest", "none"}:
-            raise ValueError(BASELINES)
+            raise ValueError(BASELINE_RULE)
         # YAML reads an empty value or null as None, and the word none as a string.
         return "none" if baseline is None else baseline
 

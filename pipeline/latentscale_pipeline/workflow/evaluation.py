@@ -29,12 +29,12 @@ from latentscale_pipeline.compare.report import comparison_report, first_report
 from latentscale_pipeline.compare.rows_changed import count_changes
 from latentscale_pipeline.engine.loop import Notify
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.history.entries import Entry, make_entry
+from latentscale_pipeline.history.entries import Entry, format_gates, make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.jobs.plan import Plan, make_plan, measures_of
 from latentscale_pipeline.jobs.run import run_job
 from latentscale_pipeline.jobs.sources import ingest_sources
-from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.measures.finished_job import LATEST, find_job, read_job
 from latentscale_pipeline.progress import Echo, silent
 from latentscale_pipeline.report import FORMATS
 from latentscale_pipeline.storage.canonical import digest, slug
@@ -200,7 +200,9 @@ def _baseline(workflow: Workflow, where: str, registry: Registry) -> str | None:
     rule = workflow.baseline
     if isinstance(rule, BaselineRule) and rule.job is not None:
         try:
-            return read_job(rule.job).url
+            read_job(rule.job)
+            # Another job is the latest one tomorrow; a folder stays what it is.
+            return find_job(rule.job).address if rule.job.endswith(LATEST) else rule.job
         except BadInput as error:
             raise BadInput(f"{where}: baseline.job: {error}") from None
     if rule == "none":
@@ -277,8 +279,8 @@ def _notify_all(workflow: Workflow, registry: Registry, entry: Entry, echo: Echo
 
 def notification_document(entry: Entry) -> dict[str, Any]:
     """Return the notification of an evaluation as a JSON document."""
-    words = {True: "passed", False: "failed", None: "has no gates"}
-    lines = [f"{entry.workflow}: {entry.job} {words[entry.passed]}", *entry.failures.splitlines()]
+    said = format_gates(entry) or "has no gates"
+    lines = [f"{entry.workflow}: {entry.job} {said}", *entry.failures.splitlines()]
     lines += [f"warning: {warning}" for warning in entry.warnings.splitlines()]
     return {
         "schema": "latentscale.notification/1",

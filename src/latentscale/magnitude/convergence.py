@@ -218,6 +218,7 @@ class ConvergenceSearch:
             self._fail(UNREACHED)
             return
         separations = self._values["separations"]
+        self._solver = _idle_solver()  # what the last one kept is free before the next begins
         self._solver = ConjugateGradients.start(
             self._values["n"],
             wanted,

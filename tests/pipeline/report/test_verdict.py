@@ -318,6 +318,16 @@ def test_rows_that_most_of_both_have_are_not_cleaned_away() -> None:
 
     assert cleaned(0.3) == ["latentscale subset jobs/a clean.zarr --without leaks"]
     assert cleaned(0.9) == []
+    # Nor those that are the same in both, of versions that share most.
+    part = LEAKS.model_copy(
+        update={
+            "score": "exact-leaks",
+            "expected": expected(0.4, 0.0, 0.0125, 0.0, centre=0.001, p_adjusted=0.0),
+        }
+    )
+    results = read(with_rows())
+    both = results.model_copy(update={"scores": [LEAKS, part]})
+    assert clean_commands(both, "jobs/a") == []
 
 
 def test_a_range_without_width_has_an_outside() -> None:

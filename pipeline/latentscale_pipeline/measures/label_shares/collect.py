@@ -100,7 +100,9 @@ def label_between(
         for part in (found, usual)
     )
     if asked:
-        known = [label for label in asked if label in ours or label in theirs]
+        # Earlier versions stored no labels of few rows.
+        need = any if None not in (found.few_labels, usual.few_labels) else all
+        known = [label for label in asked if need((label in ours, label in theirs))]
         for label, one in _compare(ours, theirs, known, rows, usual_rows):
             yield CountedBetween("corpus", "share", ExpectedScore(rows, one), label)
         return

@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from latentscale_pipeline.compare.gate_checks import check_gates
+from latentscale_pipeline.compare.gates import gates_of
+from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.measures.label_shares import collect, counts
 from latentscale_pipeline.report import FORMATS, job_report
 from latentscale_pipeline.report.verdict import look_commands
 from tests.conftest import Ended
+from tests.support.comparisons import job, row
 from tests.support.jobs import run_here
 from tests.support.results_documents import check_results
 
@@ -94,9 +98,35 @@ def test_a_gate_names_any_label(tmp_path: Path, latentscale: Callable[..., Ended
     assert f"latentscale rows {Path(folders['usual']).name} --where 'label == \"prose\"'" in page
     shown = latentscale(*shlex.split(command)[2:], "--limit", 1)
     assert "prose" in shown.out
+    drift = gated("alike", label="law", drift={})
+    assert drift.code == 2
     unknown = gated("alike", label="verse", min=0.1)
     assert unknown.code == 2
     assert "has label verse; no row of either corpus may have it" in unknown.err
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["alone", "beside a larger change"])
+def test_a_label_that_a_gate_names_is_judged_alone(others: int) -> None:
+    """Whether or not it is among the least usual labels that a comparison shows."""
+    labels = {f"l{i:02}": 100 for i in range(40)}
+    changed = {**labels, "l01": 67, **({"l02": 50} if others else {})}
+
+    def finished(name: str, counts: dict[str, int]) -> Any:
+        rows = sum(counts.values())
+        part = [{"label": label, "rows": n} for label, n in counts.items()]
+        measures = {"label_shares": {"labels": part, "few": 0, "few_labels": {}}}
+        return job(row(1.0), measures=measures, n=rows, name=name)
+
+    comparison = compare(finished("nightly", changed), finished("release", labels))
+
+    def failed(**gate: Any) -> bool:
+        named = gates_of([{"label": "l01", "p_below": 0.05, **gate}], "gates.yaml")
+        [result] = check_gates(named, comparison, "gates.yaml")
+        return not result.passed
+
+    assert failed(measure="label_shares")
+    assert not failed(measure="label_shares", p_below=0.001)
+    assert not failed(measure="label_shares", label="l05")
 
 
 WEIGHTS = {"law": 5.0, "poetry": 3.0, HOSTILE: 2.0, "": 1.0, **dict.fromkeys("abcdef", 0.5)}
