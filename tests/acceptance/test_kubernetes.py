@@ -91,7 +91,7 @@ def job(tmp_path: Path) -> Path:
             "kind": "kubernetes",
             "image": "registry.example.org/latentscale:0.1.0",
             "service_account": "latentscale",
-            "workers": 1 if KOPF is None else 2,
+            "workers": 2,
             "volumes": [{"claim": "data", "path": str(data)}],
         },
     }

@@ -6,23 +6,21 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from latentscale_pipeline.api.findings import data_frame, draw_table
+from latentscale_pipeline.api.findings import Tabular, draw_table
 from latentscale_pipeline.compare.cells import SUMMARY, job_names, summarise_score
 from latentscale_pipeline.compare.columns import headline_scores
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.document import comparison_document
+from latentscale_pipeline.compare.gates import SELECTORS
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.compare.rows_changed import RowChanges
 from latentscale_pipeline.compare.terminal import format_comparison
 from latentscale_pipeline.report.verdict import format_verdict
 from latentscale_pipeline.results.model import Verdict
 
-NAMING = ("measure", "of", "score", "kernel", "order", "label", "scale", "unit")
-"""The fields of a score that say which one it is."""
-
 
 @dataclass(frozen=True, repr=False)
-class JobComparison:
+class JobComparison(Tabular):
     """A job compared with a baseline, as ``latentscale compare`` does.
 
     Attributes
@@ -62,16 +60,6 @@ class JobComparison:
         """
         return [_record(score) for score in self.comparison.shared]
 
-    def to_pandas(self) -> Any:
-        """Return :meth:`records` as a pandas DataFrame.
-
-        Raises
-        ------
-        ImportError
-            If pandas isn't installed.
-        """
-        return data_frame(self.records())
-
     def __repr__(self) -> str:
         return format_comparison(self.comparison)
 
@@ -90,7 +78,7 @@ def _record(score: ComparedScore) -> dict[str, Any]:
     usual = score.expected
     sides = {"job": score.job, "baseline": score.baseline}
     return {
-        **{name: getattr(score.score, name) for name in NAMING},
+        **{name: getattr(score.score, name) for name in SELECTORS},
         **{name: None if side is None else side.value for name, side in sides.items()},
         "difference": score.difference,
         "relative": score.relative,

@@ -18,7 +18,25 @@ from latentscale_pipeline.views.scores import format_p
 from latentscale_pipeline.views.svg import draw_panels
 
 
-class Findings(ABC):
+class Tabular(ABC):
+    """What can be a table."""
+
+    @abstractmethod
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat mapping per row of the table."""
+
+    def to_pandas(self) -> Any:
+        """Return :meth:`records` as a pandas DataFrame.
+
+        Raises
+        ------
+        ImportError
+            If pandas isn't installed.
+        """
+        return data_frame(self.records())
+
+
+class Findings(Tabular):
     """The display of a title, a few lines and, in a notebook, a picture."""
 
     @property
@@ -34,16 +52,6 @@ class Findings(ABC):
     @abstractmethod
     def records(self) -> list[dict[str, Any]]:
         """Return one flat mapping per number: what it is, its value, its bracket, its method."""
-
-    def to_pandas(self) -> Any:
-        """Return :meth:`records` as a pandas DataFrame.
-
-        Raises
-        ------
-        ImportError
-            If pandas isn't installed.
-        """
-        return data_frame(self.records())
 
     def picture(self) -> str:
         """Return an SVG picture to show below the lines; empty if there is none."""

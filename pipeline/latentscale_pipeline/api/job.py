@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentscale.array_types import Int64Array
 from latentscale_pipeline.api.comparison import JobComparison
-from latentscale_pipeline.api.findings import data_frame, draw_table
+from latentscale_pipeline.api.findings import Tabular, data_frame, draw_table
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.compare.rows_changed import count_changes
 from latentscale_pipeline.config.job import resolve_config
@@ -29,8 +29,12 @@ from latentscale_pipeline.corpus.ingest.sources import source_key
 from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
-from latentscale_pipeline.jobs.sources import NAMES as SOURCE_TEXTS
-from latentscale_pipeline.jobs.sources import SOURCE_NAMES, SourceChoice, ingest_sources
+from latentscale_pipeline.jobs.sources import (
+    SOURCE_NAMES,
+    SOURCE_TEXTS,
+    SourceChoice,
+    ingest_sources,
+)
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.finished_job import read_job as read_finished_job
@@ -59,7 +63,7 @@ AN_ARRAY = "an array"
 """What stands as the source of rows that were given as an array."""
 
 
-class Scores(Sequence[Score]):
+class Scores(Sequence[Score], Tabular):
     """The scores of a job, in the order of its measures."""
 
     def __init__(self, scores: Sequence[Score]) -> None:
@@ -93,16 +97,6 @@ class Scores(Sequence[Score]):
     def records(self) -> list[dict[str, Any]]:
         """Return one flat mapping per score; those of ``expected`` are named ``expected_…``."""
         return [score.flat() for score in self]
-
-    def to_pandas(self) -> Any:
-        """Return a pandas DataFrame with one row per score.
-
-        Raises
-        ------
-        ImportError
-            If pandas isn't installed.
-        """
-        return data_frame(self.records())
 
     def __repr__(self) -> str:
         return "\n".join(f"{title_apart(score)}: {written_score(score)}" for score in self)
@@ -387,13 +381,10 @@ def run(
         document["measures"] = {key: dict(section) for key, section in named.items()}
     try:
         with storage_options(settings.get("storage_options", {})):
-            given = _given(ids, labels, texts)
-            if fields:
-                given = _hand_over(corpus, "", given, fields)
+            given = _hand_over(corpus, "", _given(ids, labels, texts), fields)
             document["corpus"] = _place(corpus, "corpus", str(output), given)
             beside = _given(reference_ids, reference_labels, reference_texts)
-            if fields:
-                beside = _hand_over(reference, "reference_", beside, fields)
+            beside = _hand_over(reference, "reference_", beside, fields)
             alone = [f"reference_{key}" for key in beside]
             alone += [key for key in fields if key.startswith("reference")]
             if reference is not None:
@@ -401,10 +392,9 @@ def run(
             elif alone:
                 raise BadInput(f"{alone[0]}: there is no reference")
         config = resolve_config(document, "settings", measures=measure_sections())
-        if fields:
-            values = {**dict.fromkeys(SOURCE_NAMES), "on_invalid": "error", **fields}
-            sources = SourceChoice.of(values).sources_of(config)
-            config = ingest_sources(config, sources, silent, None, str)
+        values = {**dict.fromkeys(SOURCE_NAMES), "on_invalid": "error", **fields}
+        sources = SourceChoice.of(values).sources_of(config)
+        config = ingest_sources(config, sources, silent, None, str)
         finished = run_job(make_plan(config, allow_code=allow_code), _ignore)
     except BadInput as error:
         raise ValueError(_in_arguments(str(error).removeprefix("settings: "))) from None
@@ -437,8 +427,11 @@ def read_job(folder: str | Path) -> JobResults:
 def _hand_over(
     source: object, prefix: str, given: Mapping[str, Texts], fields: dict[str, Any]
 ) -> dict[str, Texts]:
-    """Put files with texts beside the columns of their source; return what isn't for a file."""
-    if not isinstance(source, str | Path):
+    """Put files with texts beside the columns of their source, if any are named.
+
+    Returns the texts that remain.
+    """
+    if not fields or not isinstance(source, str | Path):
         return dict(given)
     for name, texts in given.items():
         if not isinstance(texts, str | Path):

@@ -68,8 +68,8 @@ class LabelChanges:
         Labels in either corpus.
     changed : tuple of LabelChange
         Those that are new, gone, or have another number of rows, the largest change of their share
-        first. Of corpora that aren't known to share half of their rows, of the last only those
-        that changed by more than chance.
+        first. Where the corpora aren't known to share half of their rows, one with more or fewer
+        rows is listed only if chance doesn't explain it.
     unlabelled : LabelChange or None
         Rows without a label, if their number changed.
     relabelled : int or None

@@ -3,8 +3,8 @@
 Objects in a registry are never changed. Each entry is a separate file that is created only if it is
 absent, so of two writers of one evaluation the first wins. A tag is a series of files,
 ``tags/<tag>/000001.json`` and so on, of which the highest number is current. Moving a tag creates
-the next file; only one of several contenders can do so. So is it accepted that a job changed, and
-taken back: ``accepted/<job>/000001.json`` and so on.
+the next file; only one of several contenders can do so. Accepting a job, and taking that back,
+works in the same way, with ``accepted/<job>/000001.json`` and so on.
 """
 
 from __future__ import annotations

@@ -21,13 +21,14 @@ from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
 from latentscale_pipeline.views.formatting import counted
 
-NAMES = ("ids", "labels", "texts")
+SOURCE_TEXTS = ("ids", "labels", "texts")
+"""What a row may have besides its vector."""
 
 SOURCE_NAMES = (
     *(
         f"{prefix}{name}"
         for prefix in ("", "reference_")
-        for name in ("vectors", *NAMES, *(f"{name}_column" for name in NAMES))
+        for name in ("vectors", *SOURCE_TEXTS, *(f"{name}_column" for name in SOURCE_TEXTS))
     ),
     "on_invalid",
 )
@@ -66,7 +67,11 @@ class SourceChoice:
         corpus, reference = (
             FieldChoice(
                 *fields,
-                {name: file for name in NAMES if (file := values[f"{prefix}{name}"]) is not None},
+                {
+                    name: file
+                    for name in SOURCE_TEXTS
+                    if (file := values[f"{prefix}{name}"]) is not None
+                },
                 values["on_invalid"],
             )
             for prefix, fields in (
@@ -184,7 +189,7 @@ def _suggesting_own_fields(role: Role, name_key: Callable[[str], str]) -> Iterat
 
 def _fields(values: Mapping[str, Any], prefix: str) -> tuple[str | None, dict[str, str]]:
     """Return the field with the vectors and the columns that values name."""
-    columns = {name: values[f"{prefix}{name}_column"] for name in NAMES}
+    columns = {name: values[f"{prefix}{name}_column"] for name in SOURCE_TEXTS}
     named = {name: column for name, column in columns.items() if column is not None}
     return values[f"{prefix}vectors"], named
 

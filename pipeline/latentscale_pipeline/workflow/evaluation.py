@@ -142,7 +142,7 @@ def evaluate(
                         at = entry.registered.replace("T", " ")[:16]
                         echo(f"{entry.job} was evaluated before, on {at} UTC")
                         _notify_all(workflow, registry, entry, echo)
-                        look = _look_again(entry)
+                        look = _look_again(entry, workflow)
                         return Outcome(entry, True, page, no_baseline=why, look=look)
                 if baseline is not None and workflow.scales_from == "baseline":
                     echo(f"baseline, and source of the scales: {strip_credentials(baseline)}")
@@ -181,12 +181,14 @@ def evaluate(
             return Outcome(None)
 
 
-def _look_again(entry: Entry) -> Sequence[str]:
+def _look_again(entry: Entry, workflow: Workflow) -> Sequence[str]:
     """Return the commands of an evaluation that failed before; none if its jobs are gone."""
     if not entry.failed:
         return ()
     try:
-        return compare(read_job(entry.url), read_job(entry.baseline or entry.url)).look_commands
+        job, usual = read_job(entry.url), read_job(entry.baseline or entry.url)
+        found = compare(job, usual, allow_incomparable=workflow.allow_incomparable)
+        return found.look_commands
     except BadInput:
         return ()
 

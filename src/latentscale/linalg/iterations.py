@@ -35,6 +35,8 @@ from latentscale.tiles.device import Precision
 from latentscale.tiles.distances import Points
 from latentscale.tiles.exponential_products import (
     DistanceTiles,
+    exponential_products,
+    gaussian_block_sums,
     tile_sums,
 )
 
@@ -168,13 +170,13 @@ def iterate_in_memory(
     tiles = DistanceTiles(points, precision="single", kept_bytes=kept_bytes)
 
     def compute(request: PairRequest) -> PairSums:
-        asked, exponents = (request.scales, request.vectors, request.vectors), request.exponents
+        scales, vectors, exponents = request.scales, request.vectors, request.exponents
         if request.precision == "single":
-            sums = tile_sums(tiles, *asked, exponents)
+            sums = tile_sums(tiles, scales, vectors, vectors, exponents)
             products, gaussians = sums.products_a, sums.gaussians_a
         else:
-            products = tile_sums(DistanceTiles(points), *asked).products_a
-            gaussians = tile_sums(tiles, exponents=exponents).gaussians_a
+            products = exponential_products(points, scales, vectors)
+            gaussians, _ = gaussian_block_sums(points, points, exponents, precision="single")
         return PairSums(products, gaussians, lambda: iter((points,)))
 
     return iterate(iteration, compute)

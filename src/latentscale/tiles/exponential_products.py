@@ -421,7 +421,6 @@ def exponential_products(
     blocks: ArrayLike,
     *,
     precision: Precision = "double",
-    tiles: DistanceTiles | None = None,
 ) -> Float64Array:
     r"""Multiply a vector by the similarity matrix of every scale.
 
@@ -435,9 +434,6 @@ def exponential_products(
         One vector a scale.
     precision : {"single", "double"}
         Arithmetic of the tiles.
-    tiles : DistanceTiles, optional
-        The tiles of these points, for use in several products. Their precision replaces
-        ``precision``.
 
     Returns
     -------
@@ -453,11 +449,8 @@ def exponential_products(
     -----
     Cost and memory are those of :func:`exponential_block_products`.
     """
-    if tiles is None:
-        tiles = DistanceTiles(points, precision=precision)
-    elif tiles.points is not points or tiles.others is not None:
-        raise ValueError("the tiles belong to other points")
-    return tile_sums(tiles, scales, blocks, blocks, ()).products_a
+    tiles = DistanceTiles(points, precision=precision)
+    return tile_sums(tiles, scales, blocks, blocks).products_a
 
 
 def tile_sums(
@@ -467,7 +460,7 @@ def tile_sums(
     vectors_b: ArrayLike | None = None,
     exponents: ArrayLike = (),
 ) -> BlockSums:
-    """Visit tiles as :func:`block_sums` visits those between two blocks; kept ones are used."""
+    """Visit tiles that may be kept, as :func:`block_sums` visits those between two blocks."""
     a, b, itself = tiles.points, tiles.second, tiles.others is None
     scales = np.asarray(scales, dtype=np.float64)
     exponents = np.asarray(exponents, dtype=np.float64)

@@ -22,6 +22,7 @@ from latentscale.tiles.exponential_products import (
     product_error,
     scale_grid,
     similarity_error,
+    tile_sums,
 )
 from tests import oracles
 from tests.latentscale.tiles.test_device import KINDS, draw_points
@@ -344,12 +345,12 @@ def test_kept_tiles_give_the_same_bits(precision: Precision) -> None:
         for kept_bytes in (0, 3 * 8 * 30**2, 2**20):
             tiles = DistanceTiles(points, precision=precision, kept_bytes=kept_bytes)
             for _ in range(2):
-                products = exponential_products(points, [1.0, 2.0, 3.0], blocks, tiles=tiles)
+                products = tile_sums(tiles, [1.0, 2.0, 3.0], blocks).products_a
                 assert (products == expected).all()
             assert sum(tile.nbytes for tile in tiles.kept) <= kept_bytes
     assert len(tiles.kept) == 8
-    with pytest.raises(ValueError, match="other points"):
-        exponential_products(points.take(slice(0, 9)), [1.0], np.ones((9, 1)), tiles=tiles)
+    with pytest.raises(ValueError, match=r"one row a point and one column a scale, \(100, 1\)"):
+        tile_sums(tiles, [1.0], np.ones((9, 1)))
 
 
 @pytest.mark.parametrize(
