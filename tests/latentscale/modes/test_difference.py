@@ -10,6 +10,7 @@ from latentscale.modes.difference import (
     divide_groups,
     expect_mode,
     leading_modes,
+    mode_errors,
     sum_group_moments,
 )
 
@@ -137,3 +138,48 @@ def test_one_group_is_refused():
         divide_groups(
             GroupMoments(np.zeros((3, 2, 2)), np.ones(3, int), 1), np.random.default_rng(0)
         )
+
+
+@pytest.mark.parametrize(
+    ("rows", "shares", "least", "most"),
+    [
+        ((400, 400), (0.2, 0.05), 0.93, 0.99),
+        ((400, 1200), (0.15, 0.02), 0.93, 0.99),
+        ((400, 400), (0.0, 0.0), 0.99, 1.0),
+    ],
+)
+def test_sampling_errors_cover_the_mean_over_samples(rows, shares, least, most):
+    """Of the first mode, planted or of chance, over 400 pairs of samples."""
+    found = []
+    for seed in range(400):
+        generator = np.random.default_rng([21, seed])
+        pair = []
+        for count, share in zip(rows, shares, strict=True):
+            drawn = generator.normal(size=(count, 12))
+            drawn[generator.random(count) < share, 0] += 10
+            pair.append(drawn)
+        moments = moments_of(*pair, 20, generator)
+        [novel, _] = leading_modes(moments, 1)
+        [error] = mode_errors(moments, novel.directions, rows)
+        found.append((novel.values[0], error))
+    values, errors = np.array(found).T
+    assert least <= (np.abs(values - values.mean()) <= 1.96 * errors).mean() <= most
+
+
+def test_sampling_errors_by_brute_force():
+    """Every group left out in turn, and groups that hold a third of the second corpus."""
+    generator = np.random.default_rng(22)
+    x, y = generator.normal(size=(60, 4)), generator.normal(size=(72, 4)) * np.arange(1, 5)
+    moments = moments_of(x, y, 6, generator)
+    novel, _ = leading_modes(moments, 2)
+    variance = np.zeros(2)
+    for side, scale in ((range(6), 1.0), (range(6, 12), 3.0)):
+        left_out = []
+        for group in side:
+            kept = [each for each in side if each != group]
+            moment = moments.matrices[kept].sum(axis=0) / moments.sizes[kept].sum()
+            left_out.append([u @ moment @ u for u in novel.directions.T])
+        few = (stats.t.ppf(0.975, 5) / stats.norm.ppf(0.975)) ** 2
+        variance += few * 5 * np.var(left_out, axis=0) / scale
+    errors = mode_errors(moments, novel.directions, (60, 216))
+    np.testing.assert_allclose(errors, np.sqrt(variance), rtol=1e-12)

@@ -52,11 +52,14 @@ def collect_modes(section: ModesSection, facts: JobFacts, results: Results) -> F
 
 def _modes(kernel: str, kind: str, found: Artifact, nearest: Artifact) -> list[Mode]:
     rows, cosines = nearest.array("rows"), nearest.array("cosines")
-    values, shares = found.array(f"{kind}_values"), found.array(f"{kind}_shares")
+    values, errors, shares = (
+        found.array(f"{kind}_{name}") for name in ("values", "errors", "shares")
+    )
     return [
         Mode(
             kernel=kernel,
             value=float(value),
+            sampling_error=float(error),
             corpus=float(ours),
             reference=float(theirs),
             rows=[
@@ -64,7 +67,9 @@ def _modes(kernel: str, kind: str, found: Artifact, nearest: Artifact) -> list[M
                 for row, cosine in zip(rows[:, place], cosines[:, place], strict=True)
             ],
         )
-        for place, (value, (ours, theirs)) in enumerate(zip(values, shares, strict=True))
+        for place, (value, error, (ours, theirs)) in enumerate(
+            zip(values, errors, shares, strict=True)
+        )
     ]
 
 
@@ -78,10 +83,11 @@ def _score(
     section: ModesSection, kernel: str, kind: str, found: Artifact, reason: str | None
 ) -> Score:
     """Return the largest mode of a kind, with its interval over random frequencies."""
-    estimate = None
+    estimate = error = None
     if reason is None:
         values = found.array(f"{kind}_values")
         largest = float(values[0]) if len(values) else 0.0
+        error = float(found.array(f"{kind}_errors")[0]) if len(values) else None
         exact = kernel == "cosine"
         lower, upper = (largest, largest) if exact else map(float, found.array(f"{kind}_interval"))
         estimate = Estimate(largest, lower, upper, "exact" if exact else "interval95", "")
@@ -90,6 +96,7 @@ def _score(
         "pair",
         kernel=kernel if kernel == "cosine" else f"rbf {section.bandwidth}",
         reason=reason,
+        sampling_error=error,
     )
 
 

@@ -40,7 +40,11 @@ class ModesReport(MeasureReport):
             ("More frequent in the reference, with its rows", found.missing),
         )
         return [
-            table_of(title, _table_rows(modes), numeric=("difference", "corpus", "reference"))
+            table_of(
+                title,
+                _table_rows(modes),
+                numeric=("difference", "sampling error", "corpus", "reference"),
+            )
             for title, modes in kinds
             if modes
         ]
@@ -73,6 +77,7 @@ def _table_rows(modes: Sequence[Mode]) -> list[dict[str, str]]:
         {
             "mode": f"{mode.kernel} {place}" if kernels else str(place),
             "difference": format_number(mode.value, 2, typeset=True),
+            "sampling error": _error(mode),
             "corpus": format_number(mode.corpus, 3, typeset=True),
             "reference": format_number(mode.reference, 3, typeset=True),
             "labels": _labels(mode),
@@ -83,6 +88,12 @@ def _table_rows(modes: Sequence[Mode]) -> list[dict[str, str]]:
         }
         for place, mode in zip(places, modes, strict=True)
     ]
+
+
+def _error(mode: Mode) -> str:
+    return (
+        "" if mode.sampling_error is None else format_number(mode.sampling_error, 1, typeset=True)
+    )
 
 
 def _labels(mode: Mode) -> str:

@@ -29,6 +29,8 @@ class Mode(Part):
     """Kernel."""
     value: Annotated[float, Field(ge=0.0)]
     """Difference of the two shares."""
+    sampling_error: Absent[NonNegativeFloat] = None
+    """Its standard error over fresh samples; absent in earlier results."""
     corpus: Share
     """Mean squared cosine of the corpus's rows, or of their features, with the direction."""
     reference: Share

@@ -10,6 +10,7 @@ from latentscale.modes.difference import (
     GroupMoments,
     divide_groups,
     leading_modes,
+    mode_errors,
     moments_difference,
     sum_group_moments,
 )
@@ -93,10 +94,12 @@ def find_modes(inputs: Inputs) -> Output:
         len(sizes[0]) - 1,
     )
     chance = divide_groups(divided, inputs.generator())
+    rows = (int(whole.sizes[0]), int(whole.sizes[1]))
     arrays, values = {}, {"rows": int(divided.sizes[: divided.first].sum())}
     for place, name in enumerate(("novel", "missing")):
         modes, found = (leading_modes(each, p["count"])[place] for each in (whole, divided))
         arrays[f"{name}_values"] = modes.values
+        arrays[f"{name}_errors"] = mode_errors(divided, modes.directions, rows)
         arrays[f"{name}_directions"] = modes.directions
         arrays[f"{name}_shares"] = modes.shares
         arrays[f"{name}_divided"] = chance[place]

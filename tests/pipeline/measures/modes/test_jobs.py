@@ -49,8 +49,12 @@ def test_they_are_eigenvectors_and_name_their_rows(tmp_path: Path) -> None:
     assert {ours[row["row"]] for row in novel[0]["rows"]} == {0}
     assert {theirs[row["row"]] for row in missing[0]["rows"]} == {1}
     gained, lost = results["scores"]
-    for row, value in ((gained, values[-1]), (lost, -values[0])):
+    for row, place, mode in ((gained, -1, novel[0]), (lost, 0, missing[0])):
+        value = abs(values[place])
         assert row["value"] == pytest.approx(value, abs=1e-12)
+        squares = [(rows @ directions[:, place]) ** 2 for rows in unit]
+        error = np.sqrt(sum(each.var() / len(each) for each in squares))
+        assert row["sampling_error"] == mode["sampling_error"] == pytest.approx(error, rel=0.5)
         assert row["expected"]["p"] == 0.001
         assert row["expected"]["upper"] < value
     assert results["verdict"]["value"] == "differs"
