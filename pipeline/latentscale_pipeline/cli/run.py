@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
 import sys
@@ -32,10 +33,11 @@ from latentscale_pipeline.cli.source_arguments import (
     choose_sources,
     name_option,
 )
+from latentscale_pipeline.config.cluster import IN_THE_DRIVER
 from latentscale_pipeline.config.job import JobConfig
-from latentscale_pipeline.errors import BadInput, GateFailed, Interrupted
+from latentscale_pipeline.errors import BadInput, GateFailed, Interrupted, how_to_install
 from latentscale_pipeline.jobs.plan import Plan, make_plan
-from latentscale_pipeline.jobs.run import Finished, run_job
+from latentscale_pipeline.jobs.run import Finished, is_finished, run_job
 from latentscale_pipeline.jobs.sources import SOURCE_NAMES, ingest_sources
 from latentscale_pipeline.measures.fresh_samples import sample_sizes
 from latentscale_pipeline.progress import reported, silent
@@ -53,6 +55,12 @@ from latentscale_pipeline.views.terminal import print_lines
 @click.option(
     "--fail-on-difference", is_flag=True, help="Exit with 1 if the corpus differs (the verdict)."
 )
+@click.option(
+    "--performance-report",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write Dask's page on the run: tasks, workers, profiles.",
+)
 @taking(KEEP, ALLOW_CODE, JSON_RESULTS, ALL_SCORES, QUIET, VERBOSE)
 def run(
     given: tuple[str, ...],
@@ -60,6 +68,7 @@ def run(
     take_over: bool,
     verify: bool,
     fail_on_difference: bool,
+    performance_report: Path | None,
     keep: bool,
     allow_code: bool,
     as_json: bool,
@@ -102,8 +111,14 @@ def run(
         plan = plan_job(config, allow_code=allow_code, quiet=quiet)
         if fail_on_difference:
             _refuse_incomparable(plan)
+        if performance_report is not None:
+            _refuse_performance_report(plan)
         how = {"wait": wait, "take_over": take_over, "verify": verify, "keep": keep}
-        finished = run_plan(plan, quiet=quiet, verbose=verbose, **how)
+        finished = run_plan(
+            plan, quiet=quiet, verbose=verbose, performance_report=performance_report, **how
+        )
+    if performance_report is not None and not finished.computed:
+        click.echo(f"{performance_report} wasn't written, as nothing ran on Dask", err=True)
     print_finished(finished, as_json=as_json, every_score=every_score)
     if fail_on_difference:
         _fail_on_difference(finished)
@@ -117,6 +132,20 @@ def _refuse_incomparable(plan: Plan) -> None:
         reason = "its rows are paired, and p-values are for corpora that share no items"
     if isinstance(reason, str):
         raise BadInput(f"--fail-on-difference: {plan.id} will have no verdict: {reason}")
+
+
+def _refuse_performance_report(plan: Plan) -> None:
+    """Refuse a performance report that can't be written, before the job runs."""
+    option = "--performance-report"
+    if importlib.util.find_spec("bokeh") is None:
+        raise BadInput(
+            f"{option} needs bokeh, which isn't installed; {how_to_install('dashboard')}"
+        )
+    if isinstance(plan.cluster, IN_THE_DRIVER) and not is_finished(plan):
+        raise BadInput(
+            f"{option}: this job runs in this process, without Dask; add -o cluster.kind=local for "
+            "worker processes"
+        )
 
 
 def _fail_on_difference(finished: Finished) -> None:
@@ -166,7 +195,7 @@ def plan_job(config: JobConfig, *, allow_code: bool, quiet: bool = False) -> Pla
         return make_plan(config, progress=shown, echo=told, allow_code=allow_code)
 
 
-def run_plan(plan: Plan, *, quiet: bool, verbose: bool, **how: bool) -> Finished:
+def run_plan(plan: Plan, *, quiet: bool, verbose: bool, **how: Any) -> Finished:
     """Run a job as :func:`~latentscale_pipeline.jobs.run.run_job`, with progress."""
     with show_progress(Console(stderr=True), quiet=quiet, verbose=verbose) as notify:
         return run_job(plan, notify, command=sys.argv[1:], **how)

@@ -107,6 +107,7 @@ def run_job(
     take_over: bool = False,
     verify: bool = False,
     keep: bool = False,
+    performance_report: Path | None = None,
     command: Sequence[str] = (),
 ) -> Finished:
     """Run a job to its end; existing results are reused.
@@ -124,6 +125,8 @@ def run_job(
         Check every byte of the existing results, and recompute damaged ones.
     keep : bool
         Keep temporary results, and results under keys that the job no longer uses.
+    performance_report : Path, optional
+        Where to write Dask's page on the run, if it needs a cluster; bokeh has to be installed.
     command : sequence of str
         Arguments of the command line, for the provenance.
 
@@ -154,7 +157,8 @@ def run_job(
             _emit_estimate(plan, states, emit)
             missing = tuple(state.stage for state in states if not state.done)
             known = replace(plan, missing=missing)
-            results = _compute(known, work, states, attempt, emit, check, command)
+            executor = _executor(known, emit, performance_report)
+            results = _compute(known, work, states, attempt, emit, check, executor, command)
             return finish(results, computed=True)
 
     with storage_options(plan.config.storage_options):
@@ -224,6 +228,7 @@ def _compute(
     attempt: str,
     notify: Notify,
     check: Check,
+    executor: Callable[[], AbstractContextManager[Executor]],
     command: Sequence[str],
 ) -> Results:
     """Run the missing stages, and write the job's documents."""
@@ -239,7 +244,6 @@ def _compute(
     repairs: Counter[str] = Counter()
     while True:
         check()
-        executor = _executor(plan, notify)
         run_stages(work, stage_states, executor, f"{attempt}-{repairs.total()}", notify, check)
         try:
             results = assemble_results(plan, work, stage_states, started=started, finished=_now())
@@ -268,7 +272,9 @@ def _prepare_workers(plan: Plan) -> None:
         start_fork_server(work_modules(plan.stages))
 
 
-def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager[Executor]]:
+def _executor(
+    plan: Plan, notify: Notify, performance_report: Path | None
+) -> Callable[[], AbstractContextManager[Executor]]:
     cluster = plan.cluster
     if isinstance(cluster, IN_THE_DRIVER):
         memory = task_memory(cluster.memory_limit, idle_memory(plan.stages))
@@ -276,6 +282,7 @@ def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager
 
     @contextmanager
     def start() -> Iterator[Executor]:
+        from latentscale_pipeline.executors.dask.performance import write_performance_report
         from latentscale_pipeline.executors.open import open_cluster
 
         def echo(line: str) -> None:
@@ -286,7 +293,11 @@ def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager
                 notify("dashboard_opened", link=executor.dashboard)
             elif getattr(cluster, "dashboard", False):
                 notify("dashboard_missing", problem=MISSING_DASHBOARD)
-            yield executor
+            if performance_report is None:
+                yield executor
+                return
+            with write_performance_report(executor.client, performance_report, echo):
+                yield executor
 
     return start
 
