@@ -6,7 +6,7 @@ The second moment (:mod:`latentscale.vendi.second_moments`) of 2D Fourier featur
 The error of its entries is about :math:`1/\sqrt{D}`, which biases every score. Small orders are
 mostly too low, because 2D features have rank 2D at most. The error falls about like 1/D, so the
 value is extrapolated from D and D/2. The interval is three times the difference of the two on
-either side. It is an estimate, not a bound.
+either side, and the rounding of the sums besides. It is an estimate, not a bound.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ def fourier_score(moment: SecondMoment, n: int, order: float) -> Estimate:
     for part in (slice(0, half), slice(half, None)):
         matrix = moment.matrix[part, part]
         total = float(np.trace(matrix))
-        found = vendi_score(moment_spectrum(SecondMoment(total, matrix), n), order)
+        # Both leave out the same eigenvalues as rounding.
+        found = vendi_score(moment_spectrum(SecondMoment(total, matrix, moment.rounding), n), order)
         logs.append(math.log(found.value))
     step = math.log(whole.value) - sum(logs) / 2
     spread = REACH * max(abs(step), abs(logs[0] - logs[1]) / 2)
     value = min(max(math.log(whole.value) + step, 0.0), math.log(n))
     middle = math.exp(value)
-    lower, upper = max(1.0, middle * math.exp(-spread)), min(float(n), middle * math.exp(spread))
+    reach = math.exp(spread)
+    lower = max(1.0, middle / reach * (whole.lower / whole.value))
+    upper = min(float(n), middle * reach * (whole.upper / whole.value))
     return Estimate(middle, min(lower, middle), max(upper, middle), "estimate", "fourier")

@@ -16,6 +16,8 @@ from latentscale.sampling.rarefaction import (
 from latentscale.vendi.fourier import FREQUENCIES
 from latentscale.vendi.kernel_products import tiles_bytes
 from latentscale.vendi.lanczos import DEFLATED, KEPT_BYTES, PROBES, is_kept
+from latentscale.vendi.leave_one_out import MAX_STEPS as LEFT_OUT_STEPS
+from latentscale.vendi.leave_one_out import ROWS as LEFT_OUT
 from latentscale.vendi.scores import (
     TILE_ROWS,
     order_name,
@@ -57,10 +59,11 @@ from latentscale_pipeline.measures.vendi.lanczos import (
 )
 from latentscale_pipeline.measures.vendi.sampling_error import (
     COSINE_ROWS,
-    KERNEL_ROWS,
+    GROUPED_ROWS,
     MIN_ROWS,
     jackknife_kernel,
     jackknife_moments,
+    leave_out_rows,
     read_rows,
 )
 from latentscale_pipeline.measures.vendi.tasks import (
@@ -163,11 +166,12 @@ def sampling_stage_name(kernel: VendiKernel, role: Role) -> str:
 
 def has_sampling_errors(kernel: VendiKernel, facts: JobFacts, corpus: CorpusFacts) -> bool:
     """Return whether the sampling errors under a kernel are found for a corpus."""
-    most: float = KERNEL_ROWS
+    if facts.samples == 0 or corpus.n < MIN_ROWS:
+        return False
     if kernel.name == "cosine":
         # The error falls as the root of n only where n is far above d.
-        most = math.inf if 4 * corpus.d <= COSINE_ROWS else COSINE_ROWS
-    return facts.samples > 0 and MIN_ROWS <= corpus.n <= most
+        return corpus.n <= COSINE_ROWS or 4 * corpus.d <= COSINE_ROWS
+    return is_kept(corpus.n) and float(corpus.n) ** 2 <= facts.pairs
 
 
 def order_names(section: Vendi) -> list[str]:
@@ -261,6 +265,8 @@ def _sampling_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: 
     """Plan the sampling errors under a kernel: the spectra without each of some groups of rows."""
     corpus = facts.corpora[role]
     cosine = kernel.name == "cosine"
+    if not cosine and (section.truncation is None or corpus.n > GROUPED_ROWS):
+        return _leave_out_stage(section, kernel, facts, role)
     rows = min(corpus.n, COSINE_ROWS)
     side = min(rows, corpus.d) if cosine else rows
     parameters = {
@@ -293,6 +299,42 @@ def _sampling_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: 
         ),
     )
     return share_reading(stage, corpus, read_rows, rows) if rows < corpus.n else stage
+
+
+def _leave_out_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role) -> Stage:
+    """Plan the sampling errors under a kernel: Lanczos from each of some rows."""
+    corpus = facts.corpora[role]
+    bandwidth, scored = planned_bandwidth(kernel.bandwidth, facts), stage_name(kernel, role)
+    n, pairs = corpus.n, float(corpus.n) ** 2 / 2
+    vectors = 8 * n * LEFT_OUT * (LEFT_OUT_STEPS + 4)
+    return Stage(
+        name=sampling_stage_name(kernel, role),
+        work=leave_out_rows,
+        needs=(*(("bandwidth",) if bandwidth == "median" else ()), scored),
+        corpora=(role,),
+        parameters={
+            "role": role,
+            "orders": order_names(section),
+            "weights": _weights(section, corpus),
+            "scored": scored,
+            **_kernel_parameters(kernel, bandwidth),
+        },
+        seed=facts.seed,
+        memory_bytes=min(tiles_bytes(n, np.float64), KEPT_BYTES)
+        + 2 * corpus.float_bytes
+        + corpus.stored_bytes
+        + vectors
+        + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes,
+            bytes_written=RESULT_BYTES,
+            float64_multiply_adds=pairs * (corpus.d + 2 * LEFT_OUT * EXPECTED_STEPS),
+            elementwise_operations=pairs * (SIMILARITY_OPERATIONS + EXPECTED_STEPS)
+            + 2.0 * n * LEFT_OUT * EXPECTED_STEPS**2,
+            method="jackknife",
+            why=f"without each of {LEFT_OUT} rows",
+        ),
+    )
 
 
 def _kernel_parameters(kernel: VendiKernel, bandwidth: float | str | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tasks that find the sampling errors of Vendi scores by leaving out groups of rows."""
+"""Tasks that find the sampling errors of Vendi scores by leaving out rows, or groups of them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import numpy as np
 
 from latentscale.array_types import Float64Array, Int64Array
 from latentscale.tiles.distances import as_points
+from latentscale.vendi.leave_one_out import leave_one_out_errors
 from latentscale.vendi.sampling_error import cosine_sampling_errors, kernel_sampling_errors
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.base import load_estimate
 from latentscale_pipeline.measures.shared.random_rows import gather_rows, read_share
-from latentscale_pipeline.measures.vendi.similarity import Similarity, under_kernel
+from latentscale_pipeline.measures.vendi.similarity import Similarity, read_centred, under_kernel
 from latentscale_pipeline.storage.artifacts import Output
 
 COSINE_ROWS = 16_384
 """Rows from which the errors under the cosine kernel are found; beyond, they fall as the root."""
 
-KERNEL_ROWS = 600
-"""Largest number of rows for which the errors under other kernels are found."""
+GROUPED_ROWS = 600
+"""Largest number of rows for which the errors of truncated scores under other kernels are found."""
 
 MIN_ROWS = 100
 """Fewest rows for which errors are found."""
@@ -52,7 +54,7 @@ def jackknife_moments(inputs: Inputs) -> Output:
 
 @under_kernel
 def jackknife_kernel(inputs: Inputs, similarity: Similarity) -> Output:
-    """Find the errors under another kernel, from all rows."""
+    """Find the errors of whole and truncated scores under another kernel, from all rows."""
     corpus = inputs.corpora[inputs.parameters["role"]]
     points = as_points(corpus.read_all(), "euclidean")
     weights = corpus.weights() if inputs.parameters["weights"] else None
@@ -70,6 +72,27 @@ def jackknife_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     except ValueError as problem:
         return Output(values={"reason": str(problem)})
     return _errors_output(inputs, errors)
+
+
+@under_kernel
+def leave_out_rows(inputs: Inputs, similarity: Similarity) -> Output:
+    """Find the errors under another kernel, by leaving out single rows."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    scored = inputs.results[inputs.parameters["scored"]].values
+    if "reason" in scored:
+        return Output(values={"reason": scored["reason"]})
+    names = inputs.parameters["orders"]
+    scores = {float(order): load_estimate(scored["scores"][order]).value for order in names}
+    weights = corpus.weights() if inputs.parameters["weights"] else None
+    points = read_centred(corpus, similarity)
+    kernel, bandwidth = similarity.kernel, similarity.bandwidth
+    try:
+        errors = leave_one_out_errors(
+            points, kernel, bandwidth, scores, inputs.generator(), weights
+        )
+    except ValueError as problem:
+        return Output(values={"reason": str(problem)})
+    return Output(values={"errors": {order: errors[float(order)] for order in names}})
 
 
 def _rows(inputs: Inputs, corpus: Corpus, generator: np.random.Generator) -> Int64Array:

@@ -10,10 +10,12 @@ from typing import Any, cast
 from numpy.typing import NDArray
 
 from latentscale.estimate import Estimate
+from latentscale.tiles.distances import Points, as_points
 from latentscale.vendi.kernels import Kernel
 from latentscale.vendi.scores import Spectrum, vendi_score
 from latentscale.vendi.truncation import truncated_spectrum
 from latentscale_pipeline.config.user_functions import load_function
+from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs, Work
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import store_estimate
@@ -50,6 +52,12 @@ def under_kernel(work: Callable[[Inputs, Similarity], Output]) -> Work:
             raise BadInput(str(problem)) from None
 
     return working
+
+
+def read_centred(corpus: Corpus, similarity: Similarity) -> Points:
+    """Read all rows, with an origin in their midst for kernels of distances."""
+    points = as_points(corpus.read_all(), "euclidean")
+    return points if callable(similarity.kernel) else points.about(points.rows.mean(axis=0))
 
 
 def scores_output(

@@ -36,6 +36,7 @@ from latentscale.vendi.second_moments import (
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.vendi.similarity import (
     Similarity,
+    read_centred,
     scores_output,
     spectrum_output,
     under_kernel,
@@ -134,9 +135,7 @@ def score_kernel(inputs: Inputs, similarity: Similarity) -> Output:
 def estimate_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     """Score a kernel matrix that is kept in memory, by stochastic Lanczos."""
     corpus = inputs.corpora[inputs.parameters["role"]]
-    points = as_points(corpus.read_all(), "euclidean")
-    if not callable(similarity.kernel):
-        points = points.about(points.rows.mean(axis=0))
+    points = read_centred(corpus, similarity)
     orders = [float(order) for order in inputs.parameters["orders"]]
     weights = corpus.weights() if inputs.parameters["weights"] else None
     kernel, bandwidth = similarity.kernel, similarity.bandwidth

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.spatial.distance
 
 from latentscale_pipeline.measures.vendi import plan as vendi
 from latentscale_pipeline.measures.vendi import sampling_error
@@ -28,11 +29,13 @@ def spread(n: int, order: float) -> float:
     return float(np.std(scores))
 
 
-def errors(folder: Path, rows: np.ndarray, kernel: str = "cosine") -> dict[str, Any]:
+def errors(
+    folder: Path, rows: np.ndarray, kernel: str = "cosine", more: str = ""
+) -> dict[str, Any]:
     np.save(folder / "rows.npy", rows)
     (folder / "job.yaml").write_text(
         f"name: v\ncorpus: {folder}/rows.npy\noutput: {folder}/jobs\ncluster: {{kind: serial}}\n"
-        f"measures: {{vendi: {{kernels: [{kernel}], orders: [1, 2]}}}}\n"
+        f"measures: {{vendi: {{kernels: [{kernel}], orders: [1, 2]{more}}}}}\n"
     )
     run_here(folder / "job.yaml")
     scores = results_of(folder / "jobs")["scores"]
@@ -51,11 +54,26 @@ def test_errors_are_the_spread_of_fresh_samples(
         assert 0.6 < found[str(order)] / spread(2000, order) < 1.7, order
 
 
+@pytest.mark.parametrize("method", ["exact", "lanczos"])
+def test_errors_under_other_kernels_are_the_spread_of_fresh_samples(
+    tmp_path: Path, method: str
+) -> None:
+    found = errors(tmp_path, sample(700, 0), "{name: rbf, bandwidth: 4.0}", f", method: {method}")
+    scores = []
+    for seed in range(40):
+        square = scipy.spatial.distance.pdist(sample(700, 1000 + seed).astype(float), "sqeuclidean")
+        matrix = np.exp(-scipy.spatial.distance.squareform(square) / 32.0) / 700
+        scores.append([oracles.hill_number(np.linalg.eigvalsh(matrix), q) for q in (1, 2)])
+    # A spread of 40 scores is uncertain by a ninth.
+    for order, spread_of_scores in zip("12", np.std(scores, axis=0), strict=True):
+        assert 0.7 < found[order] / spread_of_scores < 1.4, order
+
+
 def test_few_rows_and_many_under_other_kernels_have_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(errors(tmp_path, sample(99, 0)).values()) == {None}
-    monkeypatch.setattr(vendi, "KERNEL_ROWS", 150)
+    monkeypatch.setattr(vendi, "is_kept", lambda n: n <= 150)
     for rows, known in ((150, True), (151, False)):
         folder = tmp_path / str(rows)
         folder.mkdir()
