@@ -38,13 +38,13 @@ Methods
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentscale.array_types import Float64Array
+from latentscale.array_types import Float64Array, FloatArray
 from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Bounds, Estimate
 from latentscale.linalg.iterations import iterate_in_memory
@@ -101,6 +101,8 @@ class MagnitudeFunction:
         Number of distinct points, the limit of the function.
     products : int
         Passes over all pairs of rows that conjugate gradients took.
+    solutions : ndarray, shape (points, positive scales)
+        The weights of the distinct points at every scale above 0; empty where they aren't kept.
     """
 
     scales: Float64Array
@@ -108,6 +110,7 @@ class MagnitudeFunction:
     weights: Float64Array
     points: int
     products: int
+    solutions: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
 
 def magnitude_function(
@@ -183,7 +186,12 @@ def magnitude_function(
     estimates = tuple(found[scale][0] for scale in positive.tolist())
     weights = found[positive[-1]][1] if len(positive) else np.full(n, 1.0 / n)
     return MagnitudeFunction(
-        scales, origin + estimates, distinct.share(weights), n, solutions.products
+        scales,
+        origin + estimates,
+        distinct.share(weights),
+        n,
+        solutions.products,
+        np.column_stack([np.empty((n, 0)), *(found[scale][1] for scale in positive.tolist())]),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,7 +59,9 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
         why_no_area, why_no_scale = artifact.values.get("reason"), convergence.get("reason")
         remark = convergence.get("remark")
         scores += [
-            SCORES["area"].score(area, role, reason=why_no_area),
+            SCORES["area"].score(
+                area, role, reason=why_no_area, sampling_error=artifact.values.get("area_error")
+            ),
             SCORES["convergence_scale"].score(scale, role, reason=why_no_scale or remark),
         ]
         for name in ("weights", "rarefaction", "rarefaction_sizes"):
@@ -72,7 +75,12 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
         found["difference"] = None if estimate is None else estimate.value
         found["difference_reason"] = reason
         found["difference_trapezium_error"] = compared.get("trapezium_error")
-        scores.append(SCORES["difference"].score(estimate, "pair", reason=reason))
+        areas = [score.sampling_error for score in scores if score.score == SCORES["area"].name]
+        known = [error for error in areas if error is not None]
+        both = math.hypot(*known) if len(known) == len(areas) else None
+        scores.append(
+            SCORES["difference"].score(estimate, "pair", reason=reason, sampling_error=both)
+        )
     if has_distance(section, facts):
         found["distance"], distance = collect_distance(section, facts, results)
         scores.append(distance)

@@ -8,6 +8,7 @@ from typing import Any
 
 from latentscale.magnitude.conjugate_gradients import step_bytes
 from latentscale.magnitude.function import CHOLESKY_ROWS, KEPT_BYTES
+from latentscale.magnitude.leave_one_out import error_bytes
 from latentscale.magnitude.nystrom import LANDMARKS
 from latentscale.sampling.rarefaction import HALVINGS
 from latentscale_pipeline.engine.cost import CostEstimate
@@ -83,6 +84,10 @@ REPLICATE_ROW_BYTES, REPLICATE_COORDINATE_BYTES = 20_000, 36
 
 MIN_ROWS = 64 * PIECES
 """Fewest rows of a replicate; with fewer, its smallest pieces would be too small."""
+
+
+MIN_ERROR_ROWS = 100
+"""Fewest rows for which the sampling error of the area is found."""
 
 
 def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
@@ -161,9 +166,11 @@ def _function_stage(section: Magnitude, facts: JobFacts, role: Role) -> Stage:
     source = cut_source(section, facts)
     passes = advance_function, _count_scales(section), FUNCTION_ITERATIONS
     stage = _pair_stage(section, facts, role, f"magnitude-{role}", *passes)
-    given = {"scales": section.scales, "cut": cut, "cut_from": source}
+    errors = facts.samples > 0 and facts.corpora[role].n >= MIN_ERROR_ROWS
+    given = {"scales": section.scales, "cut": cut, "cut_from": source, "errors": errors}
     return replace(
         stage,
+        memory_bytes=stage.memory_bytes + errors * error_bytes(facts.corpora[role].d),
         needs=stage.needs if source is None else (*stage.needs, source),
         parameters={**stage.parameters, **given},
     )

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from latentscale.duplicates.distinct import Distinct
 from latentscale.estimate import Estimate
 from latentscale.linalg.iterations import Iteration, PairRequest, PairSums, iterate_in_memory
 from latentscale.magnitude.conjugate_gradients import ConjugateGradients, Solutions
@@ -23,6 +22,7 @@ from latentscale.magnitude.function import (
     magnitude_function,
     trapezium_error,
 )
+from latentscale.magnitude.leave_one_out import area_error
 from latentscale.magnitude.near_duplicates import explain_scale
 from latentscale.magnitude.positive_definiteness import Separations
 from latentscale_pipeline.engine.stage import Inputs
@@ -94,7 +94,7 @@ def advance_function(inputs: Inputs) -> Output:
     elif _is_dense(inputs, distinct):
         points = distinct.read(slice(0, len(distinct)))
         function = magnitude_function(points, scales, method=p["method"], tolerance=p["tolerance"])
-        return _function_output(function, distinct.distinct.share(function.weights))
+        return _function_output(inputs, function, distinct)
     else:
         solver = ConjugateGradients.start(
             len(distinct),
@@ -107,21 +107,19 @@ def advance_function(inputs: Inputs) -> Output:
     solutions = _outcome(solver, distinct)
     if solutions is None:
         return state_output(solver, distinct)
-    function = solved_function(scales, solutions, distinct.distinct)
-    return _function_output(function, function.weights)
+    return _function_output(inputs, solved_function(scales, solutions), distinct)
 
 
-def solved_function(
-    scales: np.ndarray[Any, Any], solutions: Solutions, distinct: Distinct
-) -> MagnitudeFunction:
-    """Return the magnitude function from its solutions at positive scales."""
+def solved_function(scales: np.ndarray[Any, Any], solutions: Solutions) -> MagnitudeFunction:
+    """Return the magnitude function of distinct rows from its solutions at positive scales."""
     origin = (Estimate.exact(1.0, "definition"),) * (len(scales) - len(solutions.scales))
     return MagnitudeFunction(
         scales,
         origin + solutions.estimates,
-        distinct.share(solutions.weights[:, -1].astype(np.float64)),
-        len(distinct.rows),
+        solutions.weights[:, -1].astype(np.float64),
+        len(solutions.weights),
         solutions.products,
+        solutions.weights,
     )
 
 
@@ -149,14 +147,30 @@ def _is_dense(inputs: Inputs, distinct: DistinctRows) -> bool:
     return method == "cholesky" or (method == "auto" and len(distinct) <= CHOLESKY_ROWS)
 
 
-def _function_output(function: MagnitudeFunction, weights: np.ndarray[Any, Any]) -> Output:
+def _function_output(inputs: Inputs, function: MagnitudeFunction, distinct: DistinctRows) -> Output:
+    """Return the output for the function of a corpus's distinct rows."""
+    known: dict[str, Any] = {}
+    if inputs.parameters["errors"] and len(function.scales) > 1:
+        known["area_error"] = area_error(
+            function.scales,
+            function.solutions,
+            np.bincount(distinct.group, minlength=len(distinct)),
+            distinct.read_groups,
+            distinct.read,
+            # A separate random stream: the solver has already used the stage's first one.
+            replace(inputs, index=inputs.stage.partitions).generator(),
+        )
     return Output(
         values={
             "estimates": [store_estimate(estimate) for estimate in function.estimates],
             "points": function.points,
             "products": function.products,
+            **known,
         },
-        arrays={"scales": function.scales, "weights": weights},
+        arrays={
+            "scales": function.scales,
+            "weights": distinct.distinct.share(function.weights),
+        },
     )
 
 

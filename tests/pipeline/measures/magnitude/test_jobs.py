@@ -39,13 +39,13 @@ def rows(metric: str) -> np.ndarray:
     return drawn.astype("f4")
 
 
-def make(folder: Path, metric: str, method: str = "cg") -> Plan:
+def make(folder: Path, metric: str, method: str = "cg", sampling: str = "none") -> Plan:
     source = folder / "corpus.npy"
     if not source.exists():
         np.save(source, rows(metric))
     text = (
         f"name: rounds\ncorpus: {source}\noutput: {folder / 'jobs'}\n"
-        "cluster: {kind: serial}\nsampling: {method: none}\n"
+        f"cluster: {{kind: serial}}\nsampling: {{method: {sampling}}}\n"
         f"measures: {{magnitude: {{metric: {metric}, scales: 6, method: {method}}}}}\n"
     )
     return make_plan(read_config(text, "rounds.yaml", measures=measure_sections()))
@@ -178,3 +178,26 @@ def test_many_near_duplicates_are_named_and_merged_when_asked(tmp_path: Path, me
     merged = near_duplicates(tmp_path, 0.2, f"method: {method}, merge_within: 1.0e-3")
     assert merged["points"] == 320
     assert 1 < merged["convergence_scale"] < 100
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_the_area_has_the_error_of_dense_algebra(tmp_path: Path, metric: str) -> None:
+    def area_error(method: str, sampling: str = "auto") -> float | None:
+        finished = run_counted(make(tmp_path, metric, method, sampling))[0]
+        areas = [score for score in finished.results.scores if score.score == "area"]
+        scales.append(finished.results.document()["measures"]["magnitude"]["corpus"]["scales"])
+        return areas[0].sampling_error
+
+    scales: list[list[float]] = []
+    assert area_error("cg", "none") is None
+    found = [area_error(method) for method in ("cg", "cholesky")]
+    kept = np.setdiff1d(np.arange(ROWS), np.arange(300, 320))
+    distances = oracles.pairwise_distances(rows(metric).astype("f8"), metric)[np.ix_(kept, kept)]
+    falls = np.zeros((len(scales[1]), ROWS))
+    for row, scale in zip(falls[1:], scales[1][1:], strict=True):
+        inverse = np.linalg.inv(np.exp(-scale * distances))
+        row[kept] = inverse.sum(axis=0) ** 2 / np.diag(inverse)
+    falls[:, np.r_[100:120, 300:320]] = 0.0  # rows that are there twice
+    expected = np.sqrt(ROWS - 1) * np.std(np.trapezoid(falls, scales[1], axis=0))
+    # Of the rows outside the largest weights a third is drawn, and neighbours stand for all others.
+    np.testing.assert_allclose(found, expected, rtol=0.15)

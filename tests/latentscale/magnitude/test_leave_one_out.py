@@ -1,0 +1,87 @@
+"""The sampling error of an area: against dense algebra, and against fresh samples."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.spatial.distance
+
+from latentscale.magnitude import leave_one_out
+from latentscale.magnitude.function import magnitude_area, magnitude_function
+from latentscale.tiles.distances import as_points
+
+SCALES = np.linspace(0.0, 1.5, 7)
+
+
+def dense_area(rows):
+    """Integrate the magnitude of distinct rows, by dense algebra."""
+    distances = scipy.spatial.distance.cdist(*2 * [np.unique(rows, axis=0)])
+    values = [1.0, *(np.linalg.inv(np.exp(-t * distances)).sum() for t in SCALES[1:])]
+    return np.trapezoid(values, SCALES)
+
+
+def area_and_error(rows, seed=0, counts=None):
+    """Return the area of distinct rows and its error, read in two groups."""
+    points = as_points(rows, "euclidean")
+    function = magnitude_function(points, SCALES)
+    halves = [points.take(slice(0, len(rows) // 2)), points.take(slice(len(rows) // 2, None))]
+    error = leave_one_out.area_error(
+        SCALES,
+        function.solutions,
+        np.ones(len(rows), np.int64) if counts is None else counts,
+        lambda: iter(halves),
+        points.take,
+        np.random.default_rng(seed),
+    )
+    return magnitude_area(SCALES, function.estimates).value, error
+
+
+def test_all_rows_against_dense_algebra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leave_one_out, "NEIGHBOURS", 59)
+    rows = np.random.default_rng(2).normal(size=(60, 5))
+    rows[7] += 30.0
+    counts = np.ones(60, np.int64)
+    counts[[3, 11]] = 2, 4  # so 64 rows in all
+    every = np.repeat(rows, counts, axis=0)
+    without = [dense_area(np.delete(every, row, axis=0)) for row in range(len(every))]
+    expected = math.sqrt(len(every) - 1) * np.std(without)
+    area, error = area_and_error(rows, counts=counts)
+    assert area == pytest.approx(dense_area(rows), rel=1e-9)
+    assert error == pytest.approx(expected, rel=1e-9)
+    # Half of the rows, drawn, of which the outlier is certain.
+    monkeypatch.setattr(leave_one_out, "LARGEST", 10)
+    monkeypatch.setattr(leave_one_out, "DRAWN", 20)
+    drawn = [area_and_error(rows, seed, counts)[1] for seed in range(40)]
+    assert np.mean(np.square(drawn)) == pytest.approx(expected**2, rel=0.1)
+    assert min(drawn) > 0.6 * expected
+
+
+def test_a_few_neighbours_are_enough() -> None:
+    rows = np.random.default_rng(5).normal(size=(200, 8))
+    few = area_and_error(rows)[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leave_one_out, "NEIGHBOURS", 199)
+        every = area_and_error(rows)[1]
+    assert every <= few <= 1.1 * every
+
+
+def clusters(rng, n):
+    """Draw rows of eight unequal clusters, and one row in fifty from far away."""
+    centres = 2.0 * np.random.default_rng(98).normal(size=(8, 12))
+    rows = centres[rng.choice(8, n, p=np.arange(8, 0, -1) / 36)] + 0.5 * rng.normal(size=(n, 12))
+    far = rng.random(n) < 0.02
+    rows[far] += 5.0 * rng.normal(size=(int(far.sum()), 12))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("n", "samples"), [(300, 80), pytest.param(1000, 200, marks=pytest.mark.full)]
+)
+@pytest.mark.parametrize("draw", [clusters, lambda rng, n: rng.normal(size=(n, 12))])
+def test_errors_cover_fresh_samples(draw, n: int, samples: int) -> None:
+    found = [area_and_error(draw(np.random.default_rng([6, s]), n), s) for s in range(samples)]
+    areas, errors = np.array(found).T
+    covered = (np.abs(areas - areas.mean()) <= 1.96 * errors).mean()
+    # 90 to 98 % is promised; few samples show the share to a few percent.
+    slack = 2 * math.sqrt(0.95 * 0.05 / samples)
+    assert 0.90 - slack <= covered <= 0.98 + slack
