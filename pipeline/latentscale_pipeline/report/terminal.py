@@ -156,7 +156,10 @@ def _notes(results: Results, scores: Sequence[Score], hidden: int) -> Iterator[s
             "more), and the range that holds it in 95 % of cases if the reference has the same "
             "source; p alone: not corrected for the number of scores, as that of the verdict is."
         )
-    unknown = sum(score.sampling_error is None and score.expected is None for score in scores)
+    unknown = sum(
+        score.sampling_error is None and score.expected is None and not score.samples
+        for score in scores
+    )
     if unknown:
         known = replicated_scores({score.measure for score in scores})
         hint = f" (replicates: {{count, rows}} measures that of {known})" if known else ""

@@ -148,6 +148,10 @@ def test_an_unknown_sampling_error_is_said() -> None:
     results = example_results()
     results["scores"] = [row | {"sampling_error": 0.1} for row in results["scores"]]
     assert "unknown" not in summary(results)
+    # Samples say whether a difference is significant, too.
+    samples = [{"rows": 100, "mean": 1.0, "variance": 0.1, "share": 0.2, "freedom": 9}]
+    results["scores"] = [row | {"samples": samples} for row in example_results()["scores"]]
+    assert "unknown" not in summary(results)
 
 
 @pytest.mark.parametrize("terminal", [False, True])
