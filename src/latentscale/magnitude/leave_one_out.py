@@ -37,6 +37,10 @@ NEIGHBOURS = 32
 """Nearest points that stand for all others."""
 
 
+NUGGET = 1e-12
+"""Added to every point's similarity to itself, as points may be too near to each other to tell."""
+
+
 def error_bytes(d: int) -> int:
     """Return the memory of the points that are left out and of their neighbours."""
     side = NEIGHBOURS + 1
@@ -119,9 +123,11 @@ def _open_variances(
     own[0] = 1.0
     found = np.empty((len(chosen), len(scales)))
     for k, scale in enumerate(scales.tolist()):
-        inverse = np.linalg.solve(np.exp(-scale * distances), own)[:, 0, 0]
-        # Rounding may spoil nearly singular matrices; the diagonal of an inverse is at least 1.
-        found[:, k] = 1.0 / np.where(inverse >= 1.0, inverse, 1.0)
+        similarities = np.exp(-scale * distances)
+        similarities[:, side, side] += NUGGET
+        inverse = np.linalg.solve(similarities, own)[:, 0, 0]
+        # The diagonal of an inverse is at least 1, but for rounding.
+        found[:, k] = 1.0 / np.maximum(inverse, 1.0)
     return found
 
 

@@ -176,7 +176,10 @@ def _errors(
     matrices[:, place[1:], place[:-1]] = off_diagonal.T
     whole, left = (_eigenvalues(each) for each in (matrices, matrices[:, 1:, 1:]))
     kept = 1.0 - diagonal[0]
-    without = [_score_without(order, scores[order], whole, left, kept) for order in scores]
+    with np.errstate(over="ignore", divide="ignore"):
+        found = [_score_without(order, scores[order], whole, left, kept) for order in scores]
+    # Where nearly all weight is on one row, little but rounding is left without it.
+    without = np.clip(found, 1.0, n)
     deviation = np.std(without, axis=1, ddof=1)
     return np.asarray(allowance_for_few(count - 1) * math.sqrt(n - 1) * deviation)
 
@@ -198,7 +201,7 @@ def _score_without(
         entropy = math.log(score) - _traces(order, whole) + _traces(order, left)
         return np.asarray(np.exp(entropy / kept + np.log(kept)))
     power_sum = score ** (1.0 - order) - _traces(order, whole) + _traces(order, left)
-    return np.asarray((power_sum / kept**order) ** (1.0 / (1.0 - order)))
+    return np.asarray((np.maximum(power_sum, 0.0) / kept**order) ** (1.0 / (1.0 - order)))
 
 
 def _traces(order: float, eigenvalues: Float64Array) -> Float64Array:

@@ -65,6 +65,14 @@ def test_a_few_neighbours_are_enough() -> None:
     assert every <= few <= 1.1 * every
 
 
+def test_points_that_similarities_cannot_tell_apart_have_an_error() -> None:
+    rows = np.random.default_rng(7).normal(size=(150, 4))
+    rows[100:] = rows[:50] + 1e-17 * np.arange(1, 5)
+    rows[100:, 0] = np.nextafter(rows[:50, 0], np.inf)
+    area, error = area_and_error(rows)
+    assert 0.0 < error < area
+
+
 def clusters(rng, n):
     """Draw rows of eight unequal clusters, and one row in fifty from far away."""
     centres = 2.0 * np.random.default_rng(98).normal(size=(8, 12))

@@ -68,6 +68,16 @@ def test_equal_rows_have_no_error() -> None:
     np.testing.assert_allclose(errors(np.ones((100, 3)), "rbf", 1.0), 0.0, atol=1e-9)
 
 
+def test_a_row_with_nearly_all_weight_leaves_an_error() -> None:
+    rows = np.random.default_rng(1).normal(size=(120, 3))
+    rows[0] += 1e3
+    weights = np.ones(120)
+    weights[0] = 1e9
+    found = errors(rows, "rbf", 1.0, weights, rows=120)
+    assert np.isfinite(found).all()
+    assert (found > 0.0).all()
+
+
 def test_what_has_no_error_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).normal(size=(40, 3))
     with pytest.raises(ValueError, match="without one of the rows, nothing has a weight"):
