@@ -15,7 +15,7 @@ Stein, The jackknife estimate of variance, 1981). Falls of few rows far from all
 most of it. So the rows of the largest weights are all taken, and of the others a random sample.
 
 Over 60 to 100 samples of 300 and 1000 rows (clusters, normal distributions, sentence embeddings of
-384 dimensions) the error of the area was 0.94 to 1.06 times its standard deviation.
+384 dimensions) the error of the area was 0.96 to 1.13 times its standard deviation.
 """
 
 from __future__ import annotations
