@@ -4,17 +4,17 @@ By the inverse of a matrix in blocks, the magnitude without point i is
 
 .. math:: \mathrm{Mag} - v_i w_i^2, \qquad v_i = 1 / (K^{-1})_{ii},
 
-with w the weights, which the magnitude comes from. :math:`v_i` is the part of a Gaussian field's
-variance at point i that its values at all other points leave open, which depends mostly on the
-nearest of them (Vecchia 1988). So :data:`NEIGHBOURS` of them give it, closely at the scales that
-an area mostly consists of, and too large at small ones. A point that several rows share falls away
-with none of them.
+with w the weights, which sum to the magnitude. :math:`v_i` is the conditional variance of a
+Gaussian field of covariance K at point i, given its values at all other points. It depends mostly
+on the nearest of them (Vecchia 1988), so :data:`NEIGHBOURS` of them give it: closely at the scales
+that an area mostly consists of, and too large at small ones. A point that several rows share stays
+if one of them is left out.
 
 The variance of an area over fresh samples is n - 1 times that of the areas without a row (Efron &
 Stein, The jackknife estimate of variance, 1981). Falls of few rows far from all others may hold
 most of it. So the rows of the largest weights are all taken, and of the others a random sample.
 
-Over 60 to 100 samples of 300 and 1000 rows (clusters, normal distributions, sentence embeddings of
+Over 100 samples of 300 rows and 60 of 1000 (clusters, normal distributions, sentence embeddings of
 384 dimensions) the error of the area was 0.96 to 1.13 times its standard deviation.
 """
 
@@ -80,18 +80,20 @@ def area_error(
     Costs the distances of 256 points to all others, and 256 small systems a scale.
     """
     rows, single = int(sizes.sum()), np.flatnonzero(sizes == 1)
+    if len(single) == 0:
+        return 0.0
     bounds = _areas(scales, np.square(weights[single], dtype=np.float64))
     order = single[np.argsort(-bounds, kind="stable")]
     largest, others = order[:LARGEST], order[LARGEST:]
     drawn = generator.choice(others, min(DRAWN, len(others)), replace=False)
     chosen = np.concatenate([largest, drawn])
-    standing = np.repeat([1.0, len(others) / max(len(drawn), 1)], [len(largest), len(drawn)])
+    represented = np.repeat([1.0, len(others) / max(len(drawn), 1)], [len(largest), len(drawn)])
     place = np.argsort(chosen)
-    chosen, standing = chosen[place], standing[place]
-    variances = _open_variances(scales[scales > 0], chosen, read_groups, read)
+    chosen, represented = chosen[place], represented[place]
+    variances = _conditional_variances(scales[scales > 0], chosen, read_groups, read)
     falls = _areas(scales, variances * np.square(weights[chosen], dtype=np.float64))
-    mean = float(standing @ falls) / rows
-    squares = float(standing @ np.square(falls - mean)) + (rows - len(single)) * mean**2
+    mean = float(represented @ falls) / rows
+    squares = float(represented @ np.square(falls - mean)) + (rows - len(single)) * mean**2
     return math.sqrt((rows - 1) / rows * squares)
 
 
@@ -102,13 +104,13 @@ def _areas(scales: Float64Array, values: Float64Array) -> Float64Array:
     return np.asarray(np.trapezoid(held, scales, axis=1))
 
 
-def _open_variances(
+def _conditional_variances(
     scales: Float64Array,
     chosen: Int64Array,
     read_groups: Callable[[], Iterator[Points]],
     read: Callable[[Int64Array], Points],
 ) -> Float64Array:
-    """Return the v of some points at every scale, shape (points, scales)."""
+    """Return the conditional variances of some points at every scale, shape (points, scales)."""
     neighbours = _nearest_points(chosen, read_groups, read(chosen)).indices
     lists = np.column_stack([chosen, neighbours])
     involved = np.unique(lists[lists >= 0])

@@ -9,6 +9,7 @@ import scipy.spatial.distance
 from latentscale.magnitude import leave_one_out
 from latentscale.magnitude.function import magnitude_area, magnitude_function
 from latentscale.tiles.distances import as_points
+from tests.support.coverage import assert_covers
 
 SCALES = np.linspace(0.0, 1.5, 7)
 
@@ -65,6 +66,11 @@ def test_a_few_neighbours_are_enough() -> None:
     assert every <= few <= 1.1 * every
 
 
+def test_where_every_point_is_there_twice_no_row_matters() -> None:
+    rows = np.random.default_rng(8).normal(size=(50, 3))
+    assert area_and_error(rows, counts=np.full(50, 2))[1] == 0.0
+
+
 def test_points_that_similarities_cannot_tell_apart_have_an_error() -> None:
     rows = np.random.default_rng(7).normal(size=(150, 4))
     rows[100:] = rows[:50] + 1e-17 * np.arange(1, 5)
@@ -88,8 +94,4 @@ def clusters(rng, n):
 @pytest.mark.parametrize("draw", [clusters, lambda rng, n: rng.normal(size=(n, 12))])
 def test_errors_cover_fresh_samples(draw, n: int, samples: int) -> None:
     found = [area_and_error(draw(np.random.default_rng([6, s]), n), s) for s in range(samples)]
-    areas, errors = np.array(found).T
-    covered = (np.abs(areas - areas.mean()) <= 1.96 * errors).mean()
-    # 90 to 98 % is promised; few samples show the share to a few percent.
-    slack = 2 * math.sqrt(0.95 * 0.05 / samples)
-    assert 0.90 - slack <= covered <= 0.98 + slack
+    assert_covers(*np.array(found).T)

@@ -11,6 +11,7 @@ from latentscale.vendi.leave_one_out import leave_one_out_errors
 from latentscale.vendi.scores import kernel_spectrum, vendi_score
 from tests.oracles import kernel_matrix
 from tests.oracles import vendi_score as dense_score
+from tests.support.coverage import assert_covers
 
 ORDERS = [0.1, 0.5, 1.0, 2.0, 3.5, math.inf]
 
@@ -102,15 +103,11 @@ def clusters(rng, n):
 )
 @pytest.mark.parametrize("draw", [clusters, lambda rng, n: rng.normal(size=(n, 16))])
 def test_errors_cover_fresh_samples(draw, n: int, samples: int) -> None:
-    values, reach = [], []
+    values, found = [], []
     for seed in range(samples):
         rng = np.random.default_rng([8, seed])
         rows = draw(rng, n)
         spectrum = kernel_spectrum(as_points(rows, "euclidean"), "rbf", 4.0)
         values.append([vendi_score(spectrum, order).value for order in ORDERS])
-        reach.append(1.96 * errors(rows, "rbf", 4.0, seed=seed))
-    covered = (np.abs(values - np.mean(values, axis=0)) <= reach).mean(axis=0)
-    # 90 to 98 % is promised; few samples show the share to a few percent.
-    slack = 2 * math.sqrt(0.95 * 0.05 / samples)
-    assert (covered >= 0.90 - slack).all(), covered
-    assert (covered <= 0.98 + slack).all(), covered
+        found.append(errors(rows, "rbf", 4.0, seed=seed))
+    assert_covers(np.array(values), np.array(found))

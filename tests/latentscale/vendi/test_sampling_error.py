@@ -12,6 +12,7 @@ from latentscale.vendi.scores import kernel_spectrum, moment_spectrum, vendi_sco
 from latentscale.vendi.second_moments import second_moment
 from tests.oracles import kernel_matrix
 from tests.oracles import vendi_score as dense_score
+from tests.support.coverage import assert_covers
 
 ORDERS = [0.5, 1.0, 2.0, math.inf]
 FEW = 2.776445 / 1.959964  # Student's quantile of 4 degrees of freedom over the normal one
@@ -68,18 +69,6 @@ def clusters(rng, n, d):
     return centres[rng.choice(10, n, p=shares)] + 0.5 * rng.normal(size=(n, d))
 
 
-def coverage(score, errors, sample, samples):
-    """Return how often value ± 1.96 errors covers the mean over samples of this size, by order."""
-    values, reach = [], []
-    for seed in range(samples):
-        rng = np.random.default_rng([5, seed])
-        rows = sample(rng)
-        values.append(score(rows))
-        reach.append(1.96 * errors(rows, rng))
-    values, reach = np.array(values), np.array(reach)
-    return (np.abs(values - values.mean(axis=0)) <= reach).mean(axis=0)
-
-
 DEFAULT_ORDERS = [0.1, 0.5, 1.0, 2.0, math.inf]
 
 
@@ -113,8 +102,10 @@ def rbf_errors(rows, rng):
     ],
 )
 def test_errors_cover_fresh_samples(score, errors, n, d, samples) -> None:
-    covered = coverage(score, errors, lambda rng: clusters(rng, n, d), samples)
-    # 90 to 98 % is promised; few samples show the share to a few percent.
-    slack = 2 * math.sqrt(0.95 * 0.05 / samples)
-    assert (covered >= 0.90 - slack).all(), covered
-    assert (covered <= 0.98 + slack).all(), covered
+    values, found = [], []
+    for seed in range(samples):
+        rng = np.random.default_rng([5, seed])
+        rows = clusters(rng, n, d)
+        values.append(score(rows))
+        found.append(errors(rows, rng))
+    assert_covers(np.array(values), np.array(found))
