@@ -29,7 +29,7 @@ test-lowest:
 	$(VENV)/lowest/bin/python -m pip install --quiet uv
 	$(VENV)/lowest/bin/uv pip install --quiet --python $(VENV)/lowest/bin/python \
 		--resolution lowest-direct --editable ".[test]"
-	$(VENV)/lowest/bin/python -m pytest -m "not full"
+	$(VENV)/lowest/bin/python -m pytest -m "not full" -n 2 --dist worksteal
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check .

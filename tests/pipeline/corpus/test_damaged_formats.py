@@ -57,6 +57,19 @@ def gaps(path: Path) -> None:
     pa.parquet.write_table(pa.table({"v": pa.array(vectors)}), path)
 
 
+def beyond(path: Path) -> None:
+    """Write lists whose offsets point beyond the file."""
+    table = pa.table({"v": pa.array(PLAIN.tolist(), pa.list_(pa.float32()))})
+    kind = pa.ipc.new_stream if path.name.startswith("stream") else pa.ipc.new_file
+    with pa.OSFile(str(path), "wb") as sink, kind(sink, table.schema) as writer:
+        writer.write_table(table)
+    offsets = np.arange(0, 4 * len(PLAIN) + 1, 4, dtype="<i4")
+    assert path.read_bytes().count(offsets.tobytes()) == 1
+    path.write_bytes(
+        path.read_bytes().replace(offsets.tobytes(), (offsets + 100_000).astype("<i4").tobytes())
+    )
+
+
 def missing_vector(path: Path) -> None:
     vectors: list[object] = PLAIN.tolist()
     vectors[5] = None
@@ -113,6 +126,8 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "parquet null": ("list.parquet", gaps, "row 9 holds NaN"),
     "parquet no vector": ("list.parquet", missing_vector, "row 5 has no vector"),
     "arrow cut": ("v.arrow", cut(-9), "damaged, truncated or unknown Arrow within its"),
+    "arrow offsets": ("v.arrow", beyond, "damaged, .* Arrow .*[Oo]ffset"),
+    "stream offsets": ("stream.arrow", beyond, "damaged, .* Arrow .*[Oo]ffset"),
     "stream cut": ("stream.arrow", cut(700), "damaged, truncated or unknown Arrow within its 700"),
     "feather 1": ("v.arrow", put(0, b"FEA1"), "Feather version 1"),
     "hdf5 cut": ("v.h5", cut(-9), "damaged, truncated or unknown HDF5 within its"),

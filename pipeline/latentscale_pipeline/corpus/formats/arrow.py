@@ -86,12 +86,12 @@ class Table(Container):
             elif self.kind == "arrow file":
                 reader = pa.ipc.open_file(source, options=_only(source, names))
                 for first, index in wanted:
-                    yield first, reader.get_batch(index).select(list(names))
+                    yield first, _checked(reader.get_batch(index).select(list(names)))
             else:
                 first = 0
                 for batch in pa.ipc.open_stream(source):
                     if first < stop and first + batch.num_rows > start:
-                        yield first, batch.select(list(names))
+                        yield first, _checked(batch.select(list(names)))
                     first += batch.num_rows
 
     def _values(self, batch: Any, field: Field, first: int) -> npt.NDArray[Any]:
@@ -191,7 +191,8 @@ def open_arrow(file: File) -> Table:
             reader = pa.ipc.open_stream(source)
             batches = iter(reader)
         for batch in batches:
-            first = batch.slice(0, _FIRST_ROWS) if first is None and batch.num_rows else first
+            if first is None and batch.num_rows:
+                first = _checked(batch.slice(0, _FIRST_ROWS))
             groups.append(batch.num_rows)
         fields = _fields(reader.schema, sum(groups), first)
     return Table(
@@ -223,6 +224,15 @@ def _parquet_batches(
         ):
             yield first, batch
             first += batch.num_rows
+
+
+def _checked(batch: Any) -> Any:
+    """Return a batch of an Arrow file, whose offsets and lengths nobody has checked so far.
+
+    Those of a damaged file may point beyond its buffers, and reading there ends the process.
+    """
+    batch.validate(full=True)
+    return batch
 
 
 def _only(source: Any, names: Sequence[str]) -> Any:
