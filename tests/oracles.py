@@ -103,6 +103,18 @@ def dense_trace(laplacian, times):
     return np.array([math.fsum(np.exp(-t * eigenvalues)) / len(eigenvalues) for t in times])
 
 
+def heat_trace(rows, k, times):
+    """Return the trace per row of the graph of k neighbours, from its normalised Laplacian."""
+    n = len(rows)
+    _, near = scipy.spatial.KDTree(rows).query(rows, k + 1)
+    adjacency = np.zeros((n, n))
+    adjacency[np.arange(n)[:, None], near[:, 1:]] = 1.0
+    adjacency = np.maximum(adjacency, adjacency.T)
+    roots = np.sqrt(adjacency.sum(axis=1))
+    spectrum = np.linalg.eigvalsh(np.eye(n) - adjacency / np.outer(roots, roots))
+    return np.exp(-np.outer(times, spectrum)).mean(axis=1)
+
+
 def ring_lattice_spectrum(n, reach):
     """Eigenvalues of the normalised Laplacian of n vertices joined to `reach` on either side."""
     return [

@@ -18,6 +18,7 @@ from latentscale_pipeline.measures.base import CountedBetween, ExpectedScore
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.expected import with_expected
+from latentscale_pipeline.report.scores import report_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, SampledScore, Score
 
 OTHER_SCALES = "its scale comes from the reference, which is another one in the baseline"
@@ -64,6 +65,11 @@ def expect_scores(
     }
     unknown = {"expected": None, "expected_reason": None}
     own = with_expected([each.score.model_copy(update=unknown) for each in scores], found)
+    if not rows:
+        scores = [
+            each if one.expected else _of_own_size(each)
+            for each, one in zip(scores, own, strict=True)
+        ]
     p = iter(adjust(np.array([score.expected.p for score in own if score.expected])).tolist())
     return [
         replace(
@@ -74,6 +80,21 @@ def expect_scores(
         )
         for each, score in zip(scores, own, strict=True)
     ]
+
+
+def _of_own_size(compared: ComparedScore) -> ComparedScore:
+    """Return a comparison of different numbers of rows, without errors that hold for either alone.
+
+    An average over rows still depends a little on their number: neighbours of many are nearer.
+    """
+    definition = report_of(compared.score.measure).scores.get(compared.score.score)
+    if definition is None or not definition.averages_rows:
+        return compared
+    job, baseline = (
+        score and score.model_copy(update={"sampling_error": None})
+        for score in (compared.job, compared.baseline)
+    )
+    return replace(compared, job=job, baseline=baseline)
 
 
 def label_scores(

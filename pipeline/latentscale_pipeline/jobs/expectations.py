@@ -31,24 +31,54 @@ def expect_scores(findings: Sequence[Findings], samples: Samples, facts: JobFact
     """Return all scores with what samples say of them.
 
     That is their means over samples and, in a job with a reference, their expected ranges, or the
-    reason why they have none. Scores of the reference and of labels are returned as they are.
+    reason why they have none. Averages over rows get their sampling error. Scores of labels are
+    returned as they are.
     """
     scores = [score for finding in findings for score in finding.scores]
     found: dict[int, ExpectedScore | str] = {}
     for name, expected in samples:
         for place, score in enumerate(scores):
-            if score.measure != name or score.of == "reference" or score.label is not None:
+            if score.measure != name or score.label is not None:
+                continue
+            error = _sampling_error(score, expected, facts)
+            if error is not None:
+                scores[place] = score = score.model_copy(update={"sampling_error": error})
+            if score.of == "reference":
                 continue
             means = [SampledScore(rows=n, **asdict(mean)) for n, mean in expected.means(score)]
             if means:
-                scores[place] = score.model_copy(update={"samples": means})
+                scores[place] = score = score.model_copy(update={"samples": means})
             if "reference" in facts.corpora:
                 known = expected.of(score)
                 found[place] = (
                     known if isinstance(known, str) else ExpectedScore(expected.rows, known)
                 )
     found |= _own(findings)
-    return with_expected(scores, found)
+    return [_explain(score, facts) for score in with_expected(scores, found)]
+
+
+def _sampling_error(score: Score, expected: Expected, facts: JobFacts) -> float | None:
+    definition = MEASURES[score.measure].report.scores.get(score.score)
+    if definition is None or not definition.averages_rows or score.size_dependent:
+        return None
+    if score.value is None or score.sampling_error is not None or score.of == "pair":
+        return None
+    return expected.error(score, facts.corpora[score.of].n)
+
+
+def _explain(score: Score, facts: JobFacts) -> Score:
+    """Return a score with the reason why its sampling error isn't known, if it isn't."""
+    if score.value is None or score.sampling_error is not None or score.label is not None:
+        return score
+    if not facts.samples:
+        reason = "sampling.method is none"
+    elif score.samples:
+        reason = f"only that of {score.samples[0].rows:,} rows is known, from samples"
+    elif score.expected is not None:
+        reason = "the expected range says how far chance moves it"
+    else:
+        reason = score.expected_reason or "it isn't estimated for this score"
+    return score.model_copy(update={"sampling_error_reason": reason})
 
 
 def expect_curves(findings: Mapping[str, Findings], samples: Samples) -> dict[str, Findings]:

@@ -21,9 +21,11 @@ from latentscale.sampling.fresh_samples import (
     Cuts,
     Expectation,
     SampleMean,
+    error_of_average,
     expect,
     mean_of_samples,
     variance_of_mean,
+    variance_of_pairs,
 )
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.corpus import Corpus
@@ -384,11 +386,14 @@ def gather_scores(inputs: Inputs) -> Output:
     """Compare the scores of all samples."""
     reasons = [part.values["reason"] for part in inputs.parts if "reason" in part.values]
     if reasons:
-        return Output(values={"expected": {}, "means": {}, "unknown": [], "reason": reasons[0]})
+        nothing: dict[str, Any] = {"expected": {}, "means": {}, "variances": {}, "unknown": []}
+        return Output(values={**nothing, "reason": reasons[0]})
     shares, cuts = inputs.parameters["shares"], inputs.parameters["cuts"]
     groups = [part.values["scores"] for part in inputs.parts]
     expected: dict[str, dict[str, float]] = {}
     means: dict[str, dict[str, float]] = {}
+    # Of samples of the reference.
+    variances: dict[str, float] = {}
     unknown = []
     for name in dict.fromkeys(name for group in groups for values in group for name in values):
         values = [[one.get(name) for one in group] for group in groups]
@@ -399,6 +404,7 @@ def gather_scores(inputs: Inputs) -> Output:
         if inputs.parameters["compares"]:
             found = expect(scores[:, 0], scores[:, 1:], shares["corpus"], shares["reference"])
             expected[name] = asdict(found)
+            variances[name] = variance_of_pairs(scores[:, 1:])
         of, score, *_ = json.loads(name)
         if score == CURVE:
             continue
@@ -406,7 +412,15 @@ def gather_scores(inputs: Inputs) -> Output:
         mean = mean_of_samples(scores[:, 0], [Cuts(**cuts[role]) for role in roles])
         if mean is not None:
             means[name] = asdict(mean)
-    return Output(values={"expected": expected, "means": means, "unknown": unknown})
+    return Output(
+        values={
+            "expected": expected,
+            "means": means,
+            "variances": variances,
+            "groups": len(groups),
+            "unknown": unknown,
+        }
+    )
 
 
 # --- collection ---------------------------------------------------------------------------------
@@ -480,6 +494,21 @@ class Expected:
             return f"it has no value on some samples of {self.rows} rows"
         found = self.artifact.values["expected"].get(name)
         return "it isn't measured on samples" if found is None else Expectation(**found)
+
+    def error(self, score: Score, n: int) -> float | None:
+        """Return the sampling error of an average over all n rows, or None if it isn't known."""
+        if score.of == "corpus":
+            of_corpus = next(self.means(score), None)
+            if of_corpus is None or not of_corpus[1].variance:
+                return None
+            rows, mean = of_corpus
+            return error_of_average(mean.variance, mean.freedom, rows, n)
+        known = {} if self.artifact is None else self.artifact.values
+        # Samples of the reference are measured in place of those of the corpus.
+        variance = known.get("variances", {}).get(
+            identity(score.model_copy(update={"of": "corpus"}))
+        )
+        return error_of_average(variance, known["groups"], self.rows, n) if variance else None
 
     def curve(self, x: Sequence[float]) -> CurveRange | None:
         """Return where the measure's curve is expected at its places, or those known of them."""

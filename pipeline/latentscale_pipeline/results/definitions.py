@@ -34,6 +34,8 @@ class ScoreDefinition(Definition):
         Its limits, if it has some.
     size_dependent : bool
         Whether it depends on the number of rows.
+    averages_rows : bool
+        Whether it is an average over rows, so that samples of fewer rows tell its sampling error.
     relation : {"", "distance", "similarity"}
         What a score of two corpora is, if it tells how near they are: a distance, or a similarity
         of at most 1. It doesn't depend on which of them comes first, unless ``exchanged`` names
@@ -50,6 +52,7 @@ class ScoreDefinition(Definition):
     least: float | None = None
     most: float | None = None
     size_dependent: bool = True
+    averages_rows: bool = False
     relation: Literal["", "distance", "similarity"] = ""
     exchanged: str = ""
     measure: str = ""

@@ -154,6 +154,8 @@ class Score(Part):
     reason: Absent[Reason] = None
     sampling_error: NonNegativeFloat | None = None
     """Standard error over new samples from the same source; null if unknown."""
+    sampling_error_reason: Absent[Text] = None
+    """Why it isn't known; scores of single labels don't say."""
     size_dependent: Absent[bool] = True
     """Whether the score depends on the number of rows; true if absent."""
     expected: Absent[ExpectedRange] = None

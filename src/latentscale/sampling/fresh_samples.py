@@ -15,6 +15,9 @@ missed it, and not one in twenty.
 
 Two corpora are compared by the means over their own samples: the variance on one sample is then
 that between samples of one of them, divided by what overlap may have taken from it.
+
+An average over rows has a variance proportional to one over their number, so samples of few rows
+also tell its sampling error on all of them.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import numpy as np
 
 from latentscale.array_types import Float64Array
 from latentscale.estimate import student_quantile
+from latentscale.sampling.subsets import allowance_for_few
 
 EQUAL = 1e-12
 """Relative difference up to which two scores are equal."""
@@ -161,6 +165,22 @@ def mean_of_samples(scores: Float64Array, cuts: Sequence[Cuts]) -> SampleMean | 
     return SampleMean(mean, variance, share, min(one.freedom for one in cuts))
 
 
+def error_of_average(variance: float, freedom: int, rows: int, n: int) -> float:
+    """Return the sampling error of an average over n rows.
+
+    Parameters
+    ----------
+    variance : float
+        Of the average over a sample of ``rows`` rows.
+    freedom : int
+        Its degrees of freedom. The error is enlarged for few, so that 1.96 times it equals
+        Student's interval.
+    rows, n : int
+        Rows of a sample and of the whole.
+    """
+    return allowance_for_few(freedom) * math.sqrt(variance * rows / n)
+
+
 def expect_like(found: SampleMean, usual: SampleMean) -> Expectation:
     """Say where the mean of a corpus is expected if its rows come from the source of another's.
 
@@ -237,7 +257,7 @@ def expect(
     """
     groups = len(corpus)
     found, middle = float(corpus.mean()), float(reference.mean())
-    variance = float(((reference[:, 0] - reference[:, 1]) ** 2).mean() / 2.0)
+    variance = variance_of_pairs(reference)
     apart = np.abs(corpus - middle)
     apart = apart[apart > EQUAL * max(abs(middle), abs(found))]
     if math.sqrt(variance) <= EQUAL * abs(middle):
@@ -249,6 +269,14 @@ def expect(
     return Expectation(
         found, middle, middle - reach, middle + reach, error, groups, z, _two_sided(z, groups)
     )
+
+
+def variance_of_pairs(scores: Float64Array) -> float:
+    """Return the variance of a score on one sample, from pairs of disjoint ones, shape (G, 2).
+
+    It has G degrees of freedom.
+    """
+    return float(((scores[:, 0] - scores[:, 1]) ** 2).mean() / 2.0)
 
 
 def _two_sided(z: float, freedom: int) -> float:

@@ -131,6 +131,18 @@ def test_corpora_of_other_sizes_are_compared_on_samples_of_one_size(run: Run) ->
     here, there = format_apart(*cuts)
     assert f"cut-off scale of magnitude ({here} here, {there} there)" in said
     assert area.expected is not None
+    # Samples know the error of a trace of either, but not what more rows do to it.
+    [trace] = [s for s in comparison.scores if s.score.score == "heat_trace"]
+    assert trace.expected is not None
+    assert trace.expected.rows == 100
+    none_alike = [
+        run(name, rows, measures="{heat: {}}", sampling=f"{{rows: {size}}}")
+        for name, rows, size in (("a", sample(600, 1), 60), ("b", sample(900, 4), 170))
+    ]
+    [trace] = [s for s in compare(*none_alike).scores if s.score.score == "heat_trace"]
+    assert trace.expected is None
+    assert trace.significant is None
+    assert all(found.results.scores[0].sampling_error for found in none_alike)
     # Near-duplicates may be as much more frequent as there are more rows.
     [near] = [s for s in comparison.scores if s.score.score == "near-duplicates"]
     assert near.left_out

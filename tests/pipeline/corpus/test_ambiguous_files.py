@@ -191,7 +191,10 @@ def nulls_in(name: str, tmp_path: Path) -> Path:
         column = {"v": pa.array(values, kinds[name.removesuffix(".parquet")])}
         if name == "columns.parquet":
             column = {f"e{k}": pa.array([v[k] for v in gap], pa.float32()) for k in range(4)}
-        pa.parquet.write_table(pa.table(column), path)
+        try:
+            pa.parquet.write_table(pa.table(column), path)
+        except pa.ArrowNotImplementedError as unable:  # before pyarrow 22
+            pytest.skip(str(unable))
     return path
 
 

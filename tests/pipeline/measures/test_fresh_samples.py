@@ -80,6 +80,27 @@ def test_what_is_found_is_the_score_of_samples_of_one_size(tmp_path: Path) -> No
         assert expected["z"] == pytest.approx(z, rel=1e-5)
 
 
+@pytest.mark.parametrize("compares", [True, False])
+def test_averages_over_rows_have_the_sampling_error_that_samples_tell(
+    tmp_path: Path, compares: bool
+) -> None:
+    corpora = {"corpus": sample(300, 1), "reference": sample(180, 2)}
+    beside = corpora["reference"] if compares else None
+    own = job(tmp_path, corpora["corpus"], beside, "{heat: {}}", sampling="{samples: 40, rows: 60}")
+    generator = np.random.default_rng(6)
+    for score in own["scores"]:
+        if score["of"] == "pair":
+            assert score["sampling_error"] is None
+            assert score["sampling_error_reason"] == ("only that of 60 rows is known, from samples")
+            continue
+        rows = corpora[score["of"]]
+        parts = [generator.choice(rows, 60, replace=False) for _ in range(200)]
+        traces = [float(oracles.heat_trace(part, 5, [score["scale"]])[0]) for part in parts]
+        # Samples of the same rows differ less than fresh ones.
+        fresh = np.var(traces) / (1 - 60 / len(rows))
+        assert score["sampling_error"] == pytest.approx(np.sqrt(fresh * 60 / len(rows)), rel=0.4)
+
+
 def test_a_source_of_fewer_kinds_is_told_apart(tmp_path: Path) -> None:
     measures = "{geomca: {}, vendi: {kernels: [cosine]}}"
     results = job(tmp_path, sample(600, 1, kinds=5), sample(600, 2), measures)
@@ -132,6 +153,8 @@ def test_samples_are_a_choice(tmp_path: Path) -> None:
     results = job(tmp_path, sample(200, 1), sample(200, 2), VENDI, sampling="{method: none}")
     assert results["verdict"]["reason"].endswith("no expected range: sampling.method is none.")
     assert {score["sampling_error"] for score in results["scores"]} == {None}
+    whys = {score["sampling_error_reason"] for score in results["scores"]}
+    assert whys == {"sampling.method is none"}
 
 
 def test_a_measure_that_needs_more_rows_than_a_sample_has(tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ def test_a_toy_measure_is_in_results_summary_and_report(
         "unit": "length",
         "better": "none",
         "sampling_error": None,
+        "sampling_error_reason": "it isn't estimated for this score",
     }
     assert results["measures"]["mean_norm"] == {"corpus": {"value": 42.0}}
     norms = np.load(Path(finished.store.url) / results["arrays"]["mean_norm/corpus"])

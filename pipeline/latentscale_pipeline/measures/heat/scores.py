@@ -22,6 +22,7 @@ SCORES = define_scores(
             "whole corpus is.",
             headline=True,
             least=0.0,
+            averages_rows=True,
         ),
     },
 )
