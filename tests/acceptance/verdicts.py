@@ -74,12 +74,12 @@ def _name(score: Score) -> str:
 def _measure(rows: dict[str, Rows], seed: int) -> Results:
     """Return what a default job says of samples, its counts of rows, and cosine Vendi scores.
 
-    Other scores of all rows are left out, because their sampling errors aren't known.
+    Other scores of all rows are left out, because they take long.
     """
     from latentscale_pipeline.config.job import resolve_config
     from latentscale_pipeline.corpus.in_memory import hold_rows
     from latentscale_pipeline.engine.in_memory import run_in_memory
-    from latentscale_pipeline.jobs.expectations import expect_scores
+    from latentscale_pipeline.jobs.expectations import expect_scores, read_samples
     from latentscale_pipeline.jobs.plan import job_facts, measure_sections
     from latentscale_pipeline.measures.base import Findings
     from latentscale_pipeline.measures.fresh_samples import plan_samples, stage_name
@@ -117,9 +117,8 @@ def _measure(rows: dict[str, Rows], seed: int) -> Results:
         ),
         scores=expect_scores(
             [found, replace(whole, section=None), Findings(None, scores)],
-            config.measures,
+            read_samples(config.measures, facts, results),
             facts,
-            results,
         ),
         measures={"duplicates": found.section},
     )
