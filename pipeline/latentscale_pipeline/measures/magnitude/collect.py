@@ -62,7 +62,12 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
             SCORES["area"].score(
                 area, role, reason=why_no_area, sampling_error=artifact.values.get("area_error")
             ),
-            SCORES["convergence_scale"].score(scale, role, reason=why_no_scale or remark),
+            SCORES["convergence_scale"].score(
+                scale,
+                role,
+                reason=why_no_scale or remark,
+                sampling_error=artifact.values.get("scale_error") if scale else None,
+            ),
         ]
         for name in ("weights", "rarefaction", "rarefaction_sizes"):
             if name in artifact.objects:

@@ -167,7 +167,13 @@ def _function_stage(section: Magnitude, facts: JobFacts, role: Role) -> Stage:
     passes = advance_function, _count_scales(section), FUNCTION_ITERATIONS
     stage = _pair_stage(section, facts, role, f"magnitude-{role}", *passes)
     errors = facts.samples > 0 and facts.corpora[role].n >= MIN_ERROR_ROWS
-    given = {"scales": section.scales, "cut": cut, "cut_from": source, "errors": errors}
+    given = {
+        "scales": section.scales,
+        "cut": cut,
+        "cut_from": source,
+        "errors": errors,
+        "target": section.target,
+    }
     return replace(
         stage,
         memory_bytes=stage.memory_bytes + errors * error_bytes(facts.corpora[role].d),

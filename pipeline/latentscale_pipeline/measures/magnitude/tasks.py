@@ -22,7 +22,7 @@ from latentscale.magnitude.function import (
     magnitude_function,
     trapezium_error,
 )
-from latentscale.magnitude.leave_one_out import area_error
+from latentscale.magnitude.leave_one_out import leave_rows_out
 from latentscale.magnitude.near_duplicates import explain_scale
 from latentscale.magnitude.positive_definiteness import Separations
 from latentscale_pipeline.engine.stage import Inputs
@@ -151,7 +151,7 @@ def _function_output(inputs: Inputs, function: MagnitudeFunction, distinct: Dist
     """Return the output for the function of a corpus's distinct rows."""
     known: dict[str, Any] = {}
     if inputs.parameters["errors"] and len(function.scales) > 1:
-        known["area_error"] = area_error(
+        left_out = leave_rows_out(
             function.scales,
             function.solutions,
             np.bincount(distinct.group, minlength=len(distinct)),
@@ -160,6 +160,9 @@ def _function_output(inputs: Inputs, function: MagnitudeFunction, distinct: Dist
             # A separate random stream: the solver has already used the stage's first one.
             replace(inputs, index=inputs.stage.partitions).generator(),
         )
+        magnitudes = np.array([estimate.value for estimate in function.estimates])
+        known["area_error"] = left_out.area_error()
+        known["scale_error"] = left_out.scale_error(magnitudes, inputs.parameters["target"])
     return Output(
         values={
             "estimates": [store_estimate(estimate) for estimate in function.estimates],

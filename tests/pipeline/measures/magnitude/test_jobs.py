@@ -181,14 +181,18 @@ def test_many_near_duplicates_are_named_and_merged_when_asked(tmp_path: Path, me
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_the_area_has_the_error_of_dense_algebra(tmp_path: Path, metric: str) -> None:
+def test_area_and_convergence_scale_have_the_errors_of_dense_algebra(
+    tmp_path: Path, metric: str
+) -> None:
     def area_error(method: str, sampling: str = "auto") -> float | None:
         finished = run_counted(make(tmp_path, metric, method, sampling))[0]
-        areas = [score for score in finished.results.scores if score.score == "area"]
+        area, scale = finished.results.scores
+        of_scale.append(scale.sampling_error)
         scales.append(finished.results.document()["measures"]["magnitude"]["corpus"]["scales"])
-        return areas[0].sampling_error
+        return area.sampling_error
 
     scales: list[list[float]] = []
+    of_scale: list[float | None] = []
     assert area_error("cg", "none") is None
     found = [area_error(method) for method in ("cg", "cholesky")]
     kept = np.setdiff1d(np.arange(ROWS), np.arange(300, 320))
@@ -201,3 +205,10 @@ def test_the_area_has_the_error_of_dense_algebra(tmp_path: Path, metric: str) ->
     expected = np.sqrt(ROWS - 1) * np.std(np.trapezoid(falls, scales[1], axis=0))
     # Of the rows outside the largest weights a third is drawn, and neighbours stand for all others.
     np.testing.assert_allclose(found, expected, rtol=0.15)
+    # The function ends at the convergence scale.
+    end = scales[1][-1]
+    below, above = (np.linalg.inv(np.exp(-t * distances)).sum() for t in (0.99 * end, 1.01 * end))
+    moves = (falls[-1] - 0.95) / ((above - below) / (0.02 * end))
+    moves[np.r_[100:120, 300:320]] = 0.0
+    assert of_scale[0] is None
+    np.testing.assert_allclose(of_scale[1:], np.sqrt(ROWS - 1) * np.std(moves), rtol=0.15)
