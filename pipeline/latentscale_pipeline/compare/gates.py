@@ -24,7 +24,7 @@ A gate on a score that is null, or that one of the jobs lacks, fails with the re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -32,6 +32,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from latentscale_pipeline.config.section import Section, nearest, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.results.kernel_names import is_kernel
 from latentscale_pipeline.views.formatting import format_number, printable
 
 SELECTORS = ("measure", "of", "score", "kernel", "order", "label", "scale", "unit", "better")
@@ -196,7 +197,7 @@ def gates_of(gates: Sequence[Any], where: str) -> tuple[Gate, ...]:
 
 
 def check_names(
-    gates: Sequence[Gate], where: str, *, measured: Collection[str], compares: bool
+    gates: Sequence[Gate], where: str, *, measured: Mapping[str, Any], compares: bool
 ) -> None:
     """Check what can be known of gates before a job is run.
 
@@ -206,16 +207,16 @@ def check_names(
         The gates.
     where : str
         Their file, for messages.
-    measured : collection of str
-        Names of the job's measures.
+    measured : mapping
+        The sections of the job's measures, by their names.
     compares : bool
         Whether the job has a reference or a baseline.
 
     Raises
     ------
     BadInput
-        If a gate names a measure that the job doesn't have, or a score that its measure doesn't
-        have, or has ``p_below`` with nothing to compare with.
+        If a gate names a measure that the job doesn't have, or a score, kernel or order that its
+        measure doesn't have, or has ``p_below`` with nothing to compare with.
     """
     for position, gate in enumerate(gates):
         place = f"{where}: gates.{position}"
@@ -232,6 +233,19 @@ def check_names(
                 f"{place}: {gate.measure} has no score {printable(gate.score)}"
                 f"{nearest(gate.score, known)}"
             )
+        if gate.measure in MEASURES:
+            _check_settings(gate, place, MEASURES[gate.measure].selectable(measured[gate.measure]))
+
+
+def _check_settings(gate: Gate, place: str, known: Mapping[str, Sequence[str]]) -> None:
+    for name, choices in known.items():
+        wanted = gate.selectors.get(name)
+        if wanted is None or any(is_kernel(choice, wanted) for choice in choices):
+            continue
+        raise BadInput(
+            f"{place}: {gate.measure} has no {name} {printable(wanted)} in this job"
+            f"{nearest(wanted, choices)}"
+        )
 
 
 def format_field(value: Any) -> str:

@@ -536,6 +536,10 @@ class Measure(ABC):
         """
         yield from ()
 
+    def selectable(self, section: Any) -> Mapping[str, Sequence[str]]:
+        """Return the kernels and orders of its scores, as far as settings alone decide them."""
+        return {}
+
     def depends_on(self, score: Score, scale: str) -> bool:
         """Return whether a score depends on a scale, by its display name."""
         return True

@@ -361,6 +361,14 @@ def test_mistakes_are_one_line(
             {"measure": "vend", "min": 1.0},
             "gates.0: the job doesn't measure vend; did you mean vendi?",
         ),
+        (
+            {"measure": "vendi", "kernel": "laplacian", "max_drop": 0.1},
+            "gates.0: vendi has no kernel laplacian in this job; it can be",
+        ),
+        (
+            {"measure": "vendi", "order": 3, "max_drop": 0.1},
+            "gates.0: vendi has no order 3 in this job; it can be",
+        ),
     ],
 )
 def test_mistakes_in_gates_are_found_before_the_job_runs(

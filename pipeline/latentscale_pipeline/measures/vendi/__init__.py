@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from latentscale_pipeline.engine.stage import Stage
@@ -69,6 +69,16 @@ class VendiMeasure(Measure):
                 seen[kernel] += 1
                 which = "" if seen[kernel] == 1 else f" {seen[kernel]}"
                 yield f"bandwidth{which} of vendi {kernel}", bandwidth
+
+    def selectable(self, section: Vendi) -> Mapping[str, Sequence[str]]:
+        """Return the kernels and orders of its settings."""
+        from latentscale_pipeline.measures.vendi.plan import order_names
+
+        kernels = [kernel.label for kernel in section.kernels]
+        return {
+            "kernel": [*kernels, *(["cosine"] if section.labels else [])],
+            "order": order_names(section),
+        }
 
     def depends_on(self, score: Score, scale: str) -> bool:
         """Return whether a score has the kernel of a bandwidth."""

@@ -56,8 +56,7 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
         entries = found[role] = []
         for kernel in section.kernels:
             artifact = results(stage_name(kernel, role))
-            # The bandwidth is in the name, so that adding another kernel renames nothing.
-            label = kernel.name if kernel.bandwidth is None else f"{kernel.name} {kernel.bandwidth}"
+            label = kernel.label
             reason = artifact.values.get("reason")
             grown = _rarefaction(artifact, order_names(section))
             errors = _sampling_errors(kernel, role, facts, results)

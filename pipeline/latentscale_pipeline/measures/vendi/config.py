@@ -62,6 +62,11 @@ class VendiKernel(Section):
         return self
 
     @property
+    def label(self) -> str:
+        """Return its name in scores: with the bandwidth, so that another kernel renames nothing."""
+        return self.name if self.bandwidth is None else f"{self.name} {self.bandwidth}"
+
+    @property
     def is_code(self) -> bool:
         """Whether the kernel is a user's function."""
         return ":" in self.name
