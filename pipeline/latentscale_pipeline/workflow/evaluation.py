@@ -219,7 +219,7 @@ def _why_no_baseline(workflow: Workflow, registry: Registry, key: str) -> str:
         return "none, as the workflow says"
     if any(entry.evaluation != key for entry in registry.entries(workflow.name)):
         return "none yet: no earlier job passed its gates"
-    return "none yet: this is the first"
+    return f"none yet: this is the first in {registry.store.url}"
 
 
 def _key(workflow: Workflow, plan: Plan, gates: Sequence[Gate], baseline: str | None) -> str:

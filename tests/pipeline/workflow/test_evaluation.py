@@ -87,7 +87,7 @@ def test_a_corpus_that_lost_a_third_of_its_clusters_fails_the_gate(
     write_workflow(place, notify=[{"webhook_from": "NIGHTLY_WEBHOOK"}])
     first, second = night(latentscale, 1), night(latentscale, 2)
     assert (first.code, second.code) == (0, 0), first.err + second.err
-    assert "none yet: this is the first" in first.out
+    assert f"none yet: this is the first in {place}/history\n" in first.out
     assert heard == [], "only failures are told"
     answers.append(400)
     third = night(latentscale, 3)
