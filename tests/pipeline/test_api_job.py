@@ -178,6 +178,25 @@ def test_two_jobs_compare_as_the_command_compares_them(
     shown = found._repr_html_()
     assert "<p>Differs from usual" in shown
     assert '<th scope="col" style="text-align:left">baseline</th>' in shown
+    gates = [
+        {"measure": "vendi", "order": 1, "max_drop": 0.0, "max_rise": 0.0, "of": "corpus"},
+        {"measure": "vendi", "order": 1, "of": "corpus", "min": 0.0, "severity": "warn"},
+    ]
+    checked = found.check(gates)
+    (tmp_path / "gates.yaml").write_text(json.dumps({"gates": gates}))
+    ended = latentscale(
+        *("compare", results.folder, baseline.folder, "--gates", tmp_path / "gates.yaml")
+    )
+    assert (checked.passed, ended.code) == (False, 1)
+    assert [row["outcome"] for row in checked.records()] == ["failed", "passed"]
+    assert checked.results[0].message in ended.err
+    assert found.check(gates[1:]).passed
+    assert repr(checked).splitlines()[1] == f"passed: {checked.results[1].gate}"
+    assert "max_drop=0" in checked._repr_html_()
+    with pytest.raises(ValueError, match=r"gates.0.max_dorp is unknown; did you mean max_drop"):
+        found.check([{"measure": "vendi", "max_dorp": 0.1}])
+    with pytest.raises(ValueError, match="nothing is there"):
+        found.check(gates, history=tmp_path / "no history")
     with pytest.raises(ValueError, match="here; name the folder of a finished job"):
         results.compare(Path(results.folder).parent / "corpora")
     with pytest.raises(ValueError, match="did you mean"):

@@ -13,7 +13,7 @@ type in which a corpus is stored. In addition, a call needs the memory of one ta
 the results of its stages.
 """
 
-from latentscale_pipeline.api.comparison import JobComparison
+from latentscale_pipeline.api.comparison import CheckedGates, JobComparison
 from latentscale_pipeline.api.findings import (
     GeomcaFindings,
     HeatTraceFindings,
@@ -33,6 +33,7 @@ from latentscale_pipeline.api.functions import (
 from latentscale_pipeline.api.job import JobResults, Rows, Scores, read_job, run
 
 __all__ = [
+    "CheckedGates",
     "GeomcaFindings",
     "HeatTraceFindings",
     "ImdFindings",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from latentscale_pipeline.api.findings import Tabular, draw_table
@@ -11,12 +13,56 @@ from latentscale_pipeline.compare.cells import SUMMARY, job_names, summarise_sco
 from latentscale_pipeline.compare.columns import headline_scores
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.document import comparison_document
-from latentscale_pipeline.compare.gates import SELECTORS
+from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
+from latentscale_pipeline.compare.gates import SELECTORS, gates_of
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.compare.rows_changed import RowChanges
 from latentscale_pipeline.compare.terminal import format_comparison
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.history.registry import Registry
 from latentscale_pipeline.report.verdict import format_verdict
 from latentscale_pipeline.results.model import Verdict
+
+
+@dataclass(frozen=True, repr=False)
+class CheckedGates(Tabular):
+    """What gates say of a comparison.
+
+    Attributes
+    ----------
+    results : tuple of GateResult
+        Each gate with the scores that it selects and its violations.
+    """
+
+    results: tuple[GateResult, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Return whether no gate failed. A gate of ``severity: warn`` doesn't fail."""
+        return all(result.passed for result in self.results)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one mapping per gate: its text, ``passed``, ``warned`` or ``failed``, and why."""
+        return [
+            {
+                "gate": str(result.gate),
+                "outcome": result.outcome,
+                "message": result.message,
+                "scores": len(result.selected),
+            }
+            for result in self.results
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            ": ".join(filter(None, (row["outcome"], row["gate"], row["message"])))
+            for row in self.records()
+        )
+
+    def _repr_html_(self) -> str:
+        columns = ("outcome", "gate", "message")
+        rows = [tuple(row[column] for column in columns) for row in self.records()]
+        return draw_table("Gates", rows, columns)
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,6 +105,37 @@ class JobComparison(Tabular):
         ``expected_upper`` 95 times in 100 if both corpora come from one source.
         """
         return [_record(score) for score in self.comparison.shared]
+
+    def check(
+        self, gates: Sequence[Mapping[str, Any]], *, history: str | Path | None = None
+    ) -> CheckedGates:
+        """Check gates, as ``latentscale compare --gates`` does.
+
+        Parameters
+        ----------
+        gates : sequence of mapping
+            What a gates file has under ``gates``, such as
+            ``[{"measure": "vendi", "order": 1, "max_drop": 0.1}]``.
+        history : str or Path, optional
+            Folder or URL of a history, for gates with ``drift``.
+
+        Returns
+        -------
+        CheckedGates
+            ``.passed``, ``.to_pandas()``.
+
+        Raises
+        ------
+        ValueError
+            If a gate has a mistake, selects no score, or limits one that can't be compared.
+        """
+        job = self.comparison.job
+        try:
+            known = gates_of(gates, "gates")
+            earlier = history and Registry.existing(str(history)).earlier(job.name, job)
+            return CheckedGates(check_gates(known, self.comparison, "gates", earlier or None))
+        except BadInput as error:
+            raise ValueError(str(error)) from None
 
     def __repr__(self) -> str:
         return format_comparison(self.comparison)
