@@ -92,6 +92,7 @@ def test_bars_tell_progress_on_a_terminal(small_job: Path) -> None:
         assert re.search(rf"{stage} .*━ (\d+)/\1\b", seen), stage
 
 
+@pytest.mark.full
 def test_four_workers_give_what_one_process_gives(small_job: Path, tmp_path: Path) -> None:
     found = []
     for cluster in ("{kind: serial}", "{kind: local, workers: 4, memory_limit: 1GiB}"):

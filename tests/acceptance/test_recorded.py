@@ -13,7 +13,6 @@ from tests.acceptance.recorded import LARGE_JOB, PLACES, SMALL_JOBS, Difference,
 SHORT = {
     ("everything", "local"),
     ("lowered-heat", "serial"),
-    ("routes", "serial"),
 }
 """Jobs, and places, that are compared in every run of the tests; all others in the full one."""
 

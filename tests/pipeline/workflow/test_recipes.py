@@ -159,6 +159,25 @@ def test_the_slurm_recipe_submits_its_successor_first(tmp_path: Path) -> None:
     ]
 
 
+def test_the_script_of_nextflow_runs_where_it_was_started(place: Path, tmp_path: Path) -> None:
+    recipe = (RECIPES / "nightly.nf").read_text()
+    params = dict(re.findall(r"^params\.(\w+) = '(.+)'$", recipe, re.MULTILINE))
+    (script,) = re.findall(r'    """\n(.*?)    """\n', recipe, re.DOTALL)
+    values = {"launchDir": str(place)} | {f"params.{name}": own for name, own in params.items()}
+    # As Nextflow reads a text in double quotes.
+    script = script.replace("\\\n", "")
+    script = re.sub(r"(?<!\\)\$\{([\w.]+)\}", lambda found: values[found[1]], script)
+    work = tmp_path / "work/1f/a9"
+    work.mkdir(parents=True)
+    environment = {**os.environ, "PATH": f"{LATENTSCALE.parent}:{os.environ['PATH']}"}
+    command = ["/bin/bash", "-ue", "-c", script.replace("\\$", "$")]
+    for _ in range(2):
+        ended = subprocess.run(command, cwd=work, env=environment, check=False)
+        assert ended.returncode == 0
+        assert json.loads((work / "evaluation.json").read_text())["passed"] is True
+    assert len(registered(place)) == 1
+
+
 def test_the_line_of_cron_runs_and_its_lock_keeps_others_out(place: Path) -> None:
     line, environment = cron_line(place)
     # An evaluation that takes long holds the lock: the next one ends at once.
