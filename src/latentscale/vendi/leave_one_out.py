@@ -21,6 +21,13 @@ estimate of variance, 1981).
 The vectors of a run have to stay orthogonal: a second copy of the largest eigenvalue in T would
 leave one in T'. So all are kept.
 
+A bandwidth that is the median distance moves without row i: its logarithm by
+:math:`2 (F_i - 1/2) / ((n - 2) f)`, where :math:`F_i` is the share of rows nearer to row i than the
+bandwidth, and f the density of the logarithms of distances there. The score follows with its
+derivative, :math:`\operatorname{tr} f'(A) \dot A = \sum_i e_i^\top f'(A) \dot A e_i`, which the
+same runs give: with V the vectors of a run, a term is :math:`(V f'(T) e_1)^\top \dot A e_i`. If the
+median is that of drawn pairs, their number adds to its variance.
+
 Over 100 samples of 300 rows and 60 of 1000 (clusters, normal rows, sentence embeddings of 384
 dimensions) the error was 0.94 to 1.33 times the standard deviation of the score, for orders from
 0.1 to infinity. The influence function is simpler, but it gives a tenth of the error for order 0.1
@@ -30,11 +37,12 @@ and half of it for order 0.5.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from latentscale.array_types import Float64Array
+from latentscale.array_types import BoolArray, Float64Array, Int64Array
 from latentscale.linalg.lanczos import Recurrence
 from latentscale.linalg.quadrature import tridiagonal_matrices
 from latentscale.sampling.subsets import allowance_for_few
@@ -45,6 +53,12 @@ from latentscale.vendi.lanczos import KEPT_BYTES
 
 ROWS = 64
 """Number of rows that are left out, one at a time; the error is uncertain by a tenth."""
+
+TAIL, TAIL_ROWS = 0.1, 0.375
+"""Share of the rows that are least similar to all, and their share of those left out.
+
+Few rows far from the others may hold most of the variance.
+"""
 
 MIN_STEPS, MAX_STEPS = 8, 32
 """Smallest and largest number of Lanczos steps."""
@@ -61,6 +75,15 @@ REACHED = 0.999
 ROUNDING = 1e-14
 """Length up to which a vector is rounding; the largest eigenvalue is 1 at most."""
 
+WINDOW = 0.02
+"""Logarithms of distances this near to the bandwidth's show their density there."""
+
+SMALL = 5e-4
+"""Eigenvalues, in units of their mean, of which a run finds the derivatives too slowly."""
+
+UNSURE = 0.5
+"""Share of a score's derivative that comes from smaller ones, from which it isn't known."""
+
 Multiply = Callable[[Float64Array], Float64Array]
 """Multiplies the columns of an array by A."""
 
@@ -74,8 +97,9 @@ def leave_one_out_errors(
     weights: Float64Array | None = None,
     *,
     rows: int = ROWS,
+    median_pairs: int | None = None,
 ) -> dict[float, float]:
-    """Compute the sampling errors of Vendi scores under a kernel, its bandwidth held fixed.
+    """Compute the sampling errors of Vendi scores under a kernel.
 
     Parameters
     ----------
@@ -87,17 +111,22 @@ def leave_one_out_errors(
         Chooses the rows to leave out.
     rows : int
         Number of rows that are left out, one at a time.
+    median_pairs : int, optional
+        The bandwidth is the median distance of as many pairs of these rows, and moves with them.
+        Without it, the bandwidth is held fixed.
 
     Returns
     -------
     dict of float to float
-        For every order, the standard error over fresh samples of n rows from the same source.
+        For every order, the standard error over fresh samples of n rows from the same source. Low
+        orders are left out where the bandwidth moves them by the smallest eigenvalues, as with a
+        Gaussian kernel in few dimensions.
 
     Raises
     ------
     ValueError
-        If the matrix doesn't fit :data:`latentscale.vendi.lanczos.KEPT_BYTES`, or all weight is on
-        one row.
+        If the matrix doesn't fit :data:`latentscale.vendi.lanczos.KEPT_BYTES`, all weight is on one
+        row, or no rows are about as far from each other as the bandwidth, so that the median jumps.
 
     Notes
     -----
@@ -112,15 +141,82 @@ def leave_one_out_errors(
     tiles = _held_tiles(points, kernel, bandwidth)
 
     def multiply(vectors: Float64Array) -> Float64Array:
-        products, _ = multiply_tiles(
-            tiles, roots * vectors, single=tiles[0].similarities.itemsize == 4
-        )
+        products, _ = multiply_tiles(tiles, roots * vectors, single=single)
         return np.asarray(roots * products)
 
-    chosen = generator.choice(n, min(rows, n), replace=False)
+    single = tiles[0].similarities.itemsize == 4
+    similar = np.asarray(multiply_tiles(tiles, np.ones((n, 1)), single=single)[0])[:, 0]
+    chosen, represented = _choose(similar, rows, generator)
     start = np.zeros((n, len(chosen)))
     start[chosen, np.arange(len(chosen))] = 1.0
-    return _steady_errors(multiply, start, scores)
+    moves = None
+    if median_pairs is not None:
+        columns = np.asarray(multiply_tiles(tiles, start, single=single)[0])
+        moves = _moves(kernel, columns, roots, (chosen, represented), median_pairs)
+    return _steady_errors(multiply, start, represented, scores, moves)
+
+
+def _choose(
+    similar: Float64Array, rows: int, generator: np.random.Generator
+) -> tuple[Int64Array, Float64Array]:
+    """Choose rows to leave out, and say how many rows each of them stands for."""
+    n = len(similar)
+    if n <= rows:
+        return np.arange(n), np.ones(n)
+    order = np.argsort(similar, kind="stable")
+    tail, few = round(TAIL * n), round(TAIL_ROWS * rows)
+    few = min(few, tail)
+    parts = (order[:tail], few), (order[tail:], rows - few)
+    drawn = [generator.choice(part, count, replace=False) for part, count in parts]
+    counts = [len(part) / max(count, 1) for part, count in parts]
+    return np.concatenate(drawn), np.repeat(counts, [few, rows - few])
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How a median bandwidth moves, and the matrix with it.
+
+    Attributes
+    ----------
+    columns : ndarray of float64, shape (n, c)
+        Derivatives of the columns of A that belong to rows left out, by the bandwidth's logarithm.
+    of_rows : ndarray of float64, shape (c,)
+        Change of this logarithm without each of these rows.
+    of_pairs : float
+        Its variance over the pairs drawn.
+    """
+
+    columns: Float64Array
+    of_rows: Float64Array
+    of_pairs: float
+
+
+def _moves(
+    kernel: Kernel,
+    columns: Float64Array,
+    roots: Float64Array,
+    left_out: tuple[Int64Array, Float64Array],
+    pairs: int,
+) -> Moves:
+    """Return the moves of a bandwidth from columns of similarities."""
+    n, (chosen, represented) = len(columns), left_out
+    squared = 2.0 if kernel == "rbf" else 1.0
+    # In units of the bandwidth: its square for the Gaussian kernel.
+    distances = -squared * np.log(np.clip(columns, np.finfo(np.float64).tiny, 1.0))
+    others = np.arange(n)[:, None] != chosen
+    with np.errstate(divide="ignore"):
+        logarithms = np.log(distances) / squared
+    near = (np.abs(logarithms) < WINDOW).mean(axis=0, where=others)
+    density = float(represented @ near) / (n * 2.0 * WINDOW)
+    if density == 0.0:
+        raise ValueError("no rows are about as far from each other as the bandwidth")
+    nearer = (distances < 1.0).mean(axis=0, where=others)
+    drawn = max(0.0, 1.0 - pairs / (n * (n - 1) / 2))
+    return Moves(
+        roots * columns * distances * roots[chosen, 0],
+        2.0 / (n - 2) * (nearer - 0.5) / density,
+        drawn * 0.25 / (pairs * density**2),
+    )
 
 
 def _held_tiles(points: Points, kernel: Kernel, bandwidth: float | None) -> list[Tile]:
@@ -132,12 +228,16 @@ def _held_tiles(points: Points, kernel: Kernel, bandwidth: float | None) -> list
 
 
 def _steady_errors(
-    multiply: Multiply, start: Float64Array, scores: Mapping[float, float]
+    multiply: Multiply,
+    start: Float64Array,
+    represented: Float64Array,
+    scores: Mapping[float, float],
+    moves: Moves | None,
 ) -> dict[float, float]:
     """Run Lanczos from all columns until the errors hardly change."""
     n = len(start)
     vectors, recurrence = [start], Recurrence.begin(np.ones(start.shape[1]))
-    errors = np.full(len(scores), math.inf)
+    errors, known = np.full(len(scores), math.inf), np.ones(len(scores), dtype=bool)
     steps = min(MAX_STEPS, n)
     for taken in range(1, steps + 1):
         product = multiply(vectors[-1])
@@ -147,24 +247,75 @@ def _steady_errors(
         squares = np.einsum("ij,ij->j", product, product)
         recurrence = recurrence.take_squares(squares, ROUNDING)
         if taken == steps or (taken >= MIN_STEPS and taken % STEPS == 0):
-            before, errors = errors, _errors(recurrence, scores, n)
+            without = _scores_without(recurrence, scores, n)
+            variance = np.zeros(len(scores))
+            if moves is not None:
+                slopes, known = _slopes(recurrence, scores, represented, moves, vectors)
+                without += np.outer(slopes, moves.of_rows)
+                variance += np.square(slopes) * moves.of_pairs
+            before, errors = errors, _errors(without, represented, variance)
             if (np.abs(errors - before) <= STEADY * errors).all():
                 break
         vectors.append(product * recurrence.scale)
-    return dict(zip(scores, errors.tolist(), strict=True))
+    found = zip(scores, errors.tolist(), known, strict=True)
+    return {order: error for order, error, sure in found if sure}
 
 
-def _errors(recurrence: Recurrence, scores: Mapping[float, float], n: int) -> Float64Array:
-    """Return the error of every order from the tridiagonal matrix of each column."""
+def _errors(
+    without: Float64Array, represented: Float64Array, variance: Float64Array
+) -> Float64Array:
+    """Return the error of every order from the scores without each of some rows."""
+    n, count = float(represented.sum()), len(represented)
+    away = without - (without @ represented / n)[:, None]
+    variance = variance + (n - 1) * count / (count - 1) * (np.square(away) @ represented) / n
+    return np.asarray(allowance_for_few(count - 1) * np.sqrt(variance))
+
+
+def _scores_without(recurrence: Recurrence, scores: Mapping[float, float], n: int) -> Float64Array:
+    """Return the score of every order without each of some rows, the bandwidth held fixed."""
     matrices = tridiagonal_matrices(recurrence)
     whole, left = (_eigenvalues(each) for each in (matrices, matrices[:, 1:, 1:]))
     kept = 1.0 - recurrence.diagonal[0]
     with np.errstate(over="ignore", divide="ignore"):
         found = [_score_without(order, scores[order], whole, left, kept) for order in scores]
     # Where nearly all weight is on one row, little but rounding is left without it.
-    without = np.clip(found, 1.0, n)
-    deviation = np.std(without, axis=1, ddof=1)
-    return np.asarray(allowance_for_few(len(matrices) - 1) * math.sqrt(n - 1) * deviation)
+    return np.clip(found, 1.0, n)
+
+
+def _slopes(
+    recurrence: Recurrence,
+    scores: Mapping[float, float],
+    represented: Float64Array,
+    moves: Moves,
+    vectors: Sequence[Float64Array],
+) -> tuple[Float64Array, BoolArray]:
+    """Return the derivative of every score by the logarithm of the bandwidth, and if it's sure."""
+    eigenvalues, frames = np.linalg.eigh(tridiagonal_matrices(recurrence))
+    along = np.array([np.einsum("ij,ij->j", moves.columns, vector) for vector in vectors]).T
+    # The products of the first entry of each eigenvector and of its part of a column's derivative.
+    parts = frames[:, 0, :] * np.einsum("cij,ci->cj", frames, along)
+    found, known = [], []
+    for order, score in scores.items():
+        if order == math.inf:
+            slope, sure = -(score**2) * float(represented @ parts[:, -1]), True
+        else:
+            trace, large = (
+                float(represented @ (_derivatives(order, eigenvalues, floor) * parts).sum(axis=1))
+                for floor in (ROUNDING, SMALL / len(moves.columns))
+            )
+            sure = abs(trace - large) <= UNSURE * abs(trace)
+            slope = score * trace
+            if order != 1.0:
+                slope /= (1.0 - order) * score ** (1.0 - order)
+        found.append(slope)
+        known.append(sure)
+    return np.array(found), np.array(known)
+
+
+def _derivatives(order: float, eigenvalues: Float64Array, floor: float) -> Float64Array:
+    positive = np.where(eigenvalues > floor, eigenvalues, 1.0)
+    slopes = -1.0 - np.log(positive) if order == 1.0 else order * positive ** (order - 1.0)
+    return np.asarray(np.where(eigenvalues > floor, slopes, 0.0))
 
 
 def _eigenvalues(matrices: Float64Array) -> Float64Array:

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.spatial.distance
 
 from latentscale.tiles.distances import as_points
 from latentscale.vendi import leave_one_out
@@ -27,7 +28,7 @@ def errors(vectors, kernel, bandwidth, weights=None, *, seed=0, **how):
     whole = {order: vendi_score(spectrum, order).value for order in ORDERS}
     generator = np.random.default_rng(seed)
     found = leave_one_out_errors(points, kernel, bandwidth, whole, generator, weights, **how)
-    return np.array([found[order] for order in ORDERS])
+    return np.array([found.get(order, math.nan) for order in ORDERS])
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
@@ -51,6 +52,50 @@ def test_all_rows_against_dense_algebra(
     few = 1.994945 / 1.959964  # Student's quantile of 69 degrees of freedom over the normal one
     found = errors(rows, kernel, 1.7, weights if weighted else None, rows=70)
     np.testing.assert_allclose(found, few * expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_a_median_bandwidth_moves_as_that_of_the_rows_without_each(kernel: str) -> None:
+    rng = np.random.default_rng(11)
+    rows, weights = rng.normal(size=(120, 24)), rng.uniform(0.5, 2.0, 120)
+    rows[5] += 4.0
+    bandwidth = np.median(scipy.spatial.distance.pdist(rows))
+    without = []
+    for row in range(120):
+        kept = np.delete(rows, row, axis=0)
+        median = np.median(scipy.spatial.distance.pdist(kept))
+        without.append(scores(kept, kernel, median, np.delete(weights, row)))
+    expected = np.sqrt(119) * np.std(without, axis=0, ddof=1)
+    pairs = 120 * 119 // 2
+    found, fixed, fewer = (
+        errors(rows, kernel, bandwidth, weights, rows=120, median_pairs=count)
+        for count in (pairs, None, pairs // 50)
+    )
+    np.testing.assert_allclose(found, expected, rtol=0.15)
+    assert (np.abs(fixed / expected - 1.0) > 0.2).sum() >= 4
+    assert (fewer > found).all()
+
+
+def test_the_variance_of_drawn_pairs_is_that_of_medians() -> None:
+    rng = np.random.default_rng(12)
+    rows = rng.normal(size=(200, 6))
+    distances = scipy.spatial.distance.pdist(rows)
+    similarities = np.exp(-0.5 * (scipy.spatial.distance.squareform(distances)) ** 2)
+    every = np.arange(200), np.ones(200)
+    bandwidth = np.median(distances)
+    moves = leave_one_out._moves(
+        "rbf", similarities ** (1 / bandwidth**2), np.ones((200, 1)), every, 500
+    )
+    medians = [np.median(rng.choice(distances, 500, replace=False)) for _ in range(2000)]
+    assert moves.of_pairs == pytest.approx(np.var(np.log(medians)), rel=0.15)
+
+
+def test_low_orders_in_few_dimensions_are_unknown() -> None:
+    rows = np.random.default_rng(13).normal(size=(300, 3))
+    bandwidth = float(np.median(scipy.spatial.distance.pdist(rows)))
+    assert np.isfinite(errors(rows, "rbf", bandwidth)).all()
+    found = errors(rows, "rbf", bandwidth, median_pairs=44_850)
+    assert np.isnan(found).tolist() == [order < 0.5 for order in ORDERS]
 
 
 def test_few_steps_are_enough() -> None:
@@ -83,6 +128,10 @@ def test_what_has_no_error_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).normal(size=(40, 3))
     with pytest.raises(ValueError, match="without one of the rows, nothing has a weight"):
         errors(rows, "rbf", 1.0, np.eye(40)[7])
+    with monkeypatch.context() as patch:
+        patch.setattr(leave_one_out, "WINDOW", 1e-12)
+        with pytest.raises(ValueError, match="about as far from each"):
+            errors(rows, "rbf", 1.0, median_pairs=100)
     monkeypatch.setattr(leave_one_out, "KEPT_BYTES", 1000)
     with pytest.raises(ValueError, match="the kernel matrix of 40 rows doesn't fit the memory"):
         errors(rows, "rbf", 1.0)
@@ -99,15 +148,19 @@ def clusters(rng, n):
 
 
 @pytest.mark.parametrize(
-    ("n", "samples"), [(300, 80), pytest.param(1000, 200, marks=pytest.mark.full)]
+    ("n", "samples"), [(300, 50), pytest.param(1000, 200, marks=pytest.mark.full)]
 )
 @pytest.mark.parametrize("draw", [clusters, lambda rng, n: rng.normal(size=(n, 16))])
-def test_errors_cover_fresh_samples(draw, n: int, samples: int) -> None:
+@pytest.mark.parametrize("derived", [False, True])
+def test_errors_cover_fresh_samples(draw, n: int, samples: int, derived: bool) -> None:
     values, found = [], []
     for seed in range(samples):
         rng = np.random.default_rng([8, seed])
-        rows = draw(rng, n)
-        spectrum = kernel_spectrum(as_points(rows, "euclidean"), "rbf", 4.0)
+        rows, bandwidth, pairs = draw(rng, n), 4.0, None
+        if derived:
+            distances = scipy.spatial.distance.pdist(rows)
+            bandwidth, pairs = float(np.median(distances)), len(distances)
+        spectrum = kernel_spectrum(as_points(rows, "euclidean"), "rbf", bandwidth)
         values.append([vendi_score(spectrum, order).value for order in ORDERS])
-        found.append(errors(rows, "rbf", 4.0, seed=seed))
+        found.append(errors(rows, "rbf", bandwidth, seed=seed, median_pairs=pairs))
     assert_covers(np.array(values), np.array(found))

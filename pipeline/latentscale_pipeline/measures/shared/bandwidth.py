@@ -34,6 +34,11 @@ def planned_bandwidth(given: float | str | None, facts: JobFacts) -> float | str
     return given if fixed is None else fixed
 
 
+def median_pairs(n: int) -> int:
+    """Return how many pairs of n rows give the median distance."""
+    return min(n * (n - 1) // 2, MEDIAN_PAIRS)
+
+
 def read_bandwidth(inputs: Inputs) -> tuple[float | None, str]:
     """Return a task's bandwidth, None for a kernel without one, and why it isn't known."""
     given = inputs.parameters["bandwidth"]
@@ -47,7 +52,7 @@ def bandwidth_stage(facts: JobFacts) -> Stage:
     """Plan the bandwidth that kernels share: the median distance of random pairs of rows."""
     role = facts.scale_role
     corpus = facts.corpora[role]
-    pairs = min(corpus.n * (corpus.n - 1) // 2, MEDIAN_PAIRS)
+    pairs = median_pairs(corpus.n)
     # Two rows a pair, less those that are drawn again.
     drawn = math.ceil(-corpus.n * math.expm1(-2.0 * pairs / corpus.n))
     stage = Stage(

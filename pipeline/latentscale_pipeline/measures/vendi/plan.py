@@ -39,7 +39,11 @@ from latentscale_pipeline.measures.base import (
     Role,
     format_pairs,
 )
-from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage, planned_bandwidth
+from latentscale_pipeline.measures.shared.bandwidth import (
+    bandwidth_stage,
+    median_pairs,
+    planned_bandwidth,
+)
 from latentscale_pipeline.measures.shared.random_rows import (
     row_bytes,
     sample_stage,
@@ -306,7 +310,9 @@ def _leave_out_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role:
     corpus = facts.corpora[role]
     bandwidth, scored = planned_bandwidth(kernel.bandwidth, facts), stage_name(kernel, role)
     n, pairs = corpus.n, float(corpus.n) ** 2 / 2
-    vectors = 8 * n * LEFT_OUT * (LEFT_OUT_STEPS + 4)
+    vectors = 8 * n * LEFT_OUT * (LEFT_OUT_STEPS + 8)
+    # Another sample moves the median of its own distances, and not that of another corpus.
+    derived = bandwidth == "median" and role == facts.scale_role
     return Stage(
         name=sampling_stage_name(kernel, role),
         work=leave_out_rows,
@@ -317,6 +323,7 @@ def _leave_out_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role:
             "orders": order_names(section),
             "weights": _weights(section, corpus),
             "scored": scored,
+            "median_pairs": median_pairs(corpus.n) if derived else None,
             **_kernel_parameters(kernel, bandwidth),
         },
         seed=facts.seed,

@@ -88,11 +88,18 @@ def leave_out_rows(inputs: Inputs, similarity: Similarity) -> Output:
     kernel, bandwidth = similarity.kernel, similarity.bandwidth
     try:
         errors = leave_one_out_errors(
-            points, kernel, bandwidth, scores, inputs.generator(), weights
+            points,
+            kernel,
+            bandwidth,
+            scores,
+            inputs.generator(),
+            weights,
+            median_pairs=inputs.parameters["median_pairs"],
         )
     except ValueError as problem:
         return Output(values={"reason": str(problem)})
-    return Output(values={"errors": {order: errors[float(order)] for order in names}})
+    known = {order: errors[float(order)] for order in names if float(order) in errors}
+    return Output(values={"errors": known})
 
 
 def _rows(inputs: Inputs, corpus: Corpus, generator: np.random.Generator) -> Int64Array:

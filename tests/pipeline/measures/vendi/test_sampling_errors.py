@@ -1,5 +1,6 @@
 """Sampling errors of Vendi scores through jobs, against the spread of fresh samples."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,19 +55,52 @@ def test_errors_are_the_spread_of_fresh_samples(
         assert 0.6 < found[str(order)] / spread(2000, order) < 1.7, order
 
 
+@pytest.mark.parametrize("bandwidth", ["4.0", "median"])
 @pytest.mark.parametrize("method", ["exact", "lanczos"])
 def test_errors_under_other_kernels_are_the_spread_of_fresh_samples(
-    tmp_path: Path, method: str
+    tmp_path: Path, method: str, bandwidth: str
 ) -> None:
-    found = errors(tmp_path, sample(700, 0), "{name: rbf, bandwidth: 4.0}", f", method: {method}")
+    kernel = f"{{name: rbf, bandwidth: {bandwidth}}}"
+    found = errors(tmp_path, sample(700, 0), kernel, f", method: {method}")
     scores = []
     for seed in range(40):
         square = scipy.spatial.distance.pdist(sample(700, 1000 + seed).astype(float), "sqeuclidean")
-        matrix = np.exp(-scipy.spatial.distance.squareform(square) / 32.0) / 700
+        # A job draws 100 000 of these pairs.
+        drawn = np.random.default_rng(seed).choice(square, 100_000, replace=False)
+        own = 16.0 if bandwidth == "4.0" else np.median(drawn)
+        matrix = np.exp(-scipy.spatial.distance.squareform(square) / (2.0 * own)) / 700
         scores.append([oracles.hill_number(np.linalg.eigvalsh(matrix), q) for q in (1, 2)])
     # A spread of 40 scores is uncertain by a ninth.
     for order, spread_of_scores in zip("12", np.std(scores, axis=0), strict=True):
         assert 0.7 < found[order] / spread_of_scores < 1.4, order
+
+
+def test_the_median_of_another_corpus_is_held_fixed(tmp_path: Path) -> None:
+    for role, n in (("corpus", 600), ("reference", 500)):
+        np.save(tmp_path / f"{role}.npy", sample(n, 0))
+
+    def found(bandwidth: object) -> dict[str, Any]:
+        folder = tmp_path / str(bandwidth)
+        config = {
+            "name": "v",
+            **{role: f"{tmp_path}/{role}.npy" for role in ("corpus", "reference")},
+            "output": str(folder),
+            "cluster": {"kind": "serial"},
+            "measures": {
+                "vendi": {"kernels": [{"name": "rbf", "bandwidth": bandwidth}], "orders": [2]}
+            },
+        }
+        (tmp_path / "job.yaml").write_text(json.dumps(config))
+        run_here(tmp_path / "job.yaml")
+        results = results_of(folder)
+        known["bandwidth"] = results["measures"]["vendi"]["corpus"][0]["bandwidth"]
+        return {score["of"]: score["sampling_error"] for score in results["scores"]}
+
+    known: dict[str, float] = {}
+    median = found("median")
+    fixed = found(known["bandwidth"])
+    assert 0.7 < median["corpus"] / fixed["corpus"] < 1.4
+    assert median["reference"] < 0.5 * fixed["reference"]
 
 
 def test_few_rows_and_many_under_other_kernels_have_no_error(
