@@ -64,7 +64,10 @@ from tests.acceptance.rows import (
     injected_rows_are_found,
     rows_of_ten_million,
 )
-from tests.acceptance.sampling_errors import errors_cover_fresh_samples
+from tests.acceptance.sampling_errors import (
+    errors_cover_fresh_samples,
+    errors_of_many_rows_cover_fresh_samples,
+)
 from tests.acceptance.slurm import a_real_slurm
 from tests.acceptance.stores import real_object_store
 from tests.acceptance.vendi import (
@@ -732,6 +735,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "rows-million": a_million_rows_against_a_million,
     "rows-ten-million": rows_of_ten_million,
     "sampling-errors": errors_cover_fresh_samples,
+    "sampling-errors-many": errors_of_many_rows_cover_fresh_samples,
     "verdict-alarms": false_alarms,
     "verdict-power": power,
     "comparison-alarms": alarms_of_comparisons,
