@@ -195,6 +195,11 @@ def test_two_jobs_compare_as_the_command_compares_them(
     assert "max_drop=0" in checked._repr_html_()
     with pytest.raises(ValueError, match=r"gates.0.max_dorp is unknown; did you mean max_drop"):
         found.check([{"measure": "vendi", "max_dorp": 0.1}])
+    (tmp_path / "no jobs yet").mkdir()
+    drift = [{"measure": "vendi", "order": 1, "of": "corpus", "drift": {}}]
+    assert found.check(drift, history=tmp_path / "no jobs yet").passed
+    with pytest.raises(ValueError, match="drift, which needs a history"):
+        found.check(drift)
     with pytest.raises(ValueError, match="nothing is there"):
         found.check(gates, history=tmp_path / "no history")
     with pytest.raises(ValueError, match="here; name the folder of a finished job"):

@@ -132,8 +132,10 @@ class JobComparison(Tabular):
         job = self.comparison.job
         try:
             known = gates_of(gates, "gates")
-            earlier = history and Registry.existing(str(history)).earlier(job.name, job)
-            return CheckedGates(check_gates(known, self.comparison, "gates", earlier or None))
+            earlier = None
+            if history is not None:
+                earlier = Registry.existing(str(history)).earlier(job.name, job)
+            return CheckedGates(check_gates(known, self.comparison, "gates", earlier))
         except BadInput as error:
             raise ValueError(str(error)) from None
 

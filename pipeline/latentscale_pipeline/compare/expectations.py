@@ -67,7 +67,7 @@ def expect_scores(
     own = with_expected([each.score.model_copy(update=unknown) for each in scores], found)
     if not rows:
         scores = [
-            each if one.expected else _of_own_size(each)
+            each if one.expected else _without_errors(each)
             for each, one in zip(scores, own, strict=True)
         ]
     p = iter(adjust(np.array([score.expected.p for score in own if score.expected])).tolist())
@@ -82,7 +82,7 @@ def expect_scores(
     ]
 
 
-def _of_own_size(compared: ComparedScore) -> ComparedScore:
+def _without_errors(compared: ComparedScore) -> ComparedScore:
     """Return a comparison of different numbers of rows, without errors that hold for either alone.
 
     An average over rows still depends a little on their number: neighbours of many are nearer.

@@ -24,6 +24,7 @@ A gate on a score that is null, or that one of the jobs lacks, fails with the re
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -240,7 +241,8 @@ def check_names(
 def _check_settings(gate: Gate, place: str, known: Mapping[str, Sequence[str]]) -> None:
     for name, choices in known.items():
         wanted = gate.selectors.get(name)
-        if wanted is None or any(is_kernel(choice, wanted) for choice in choices):
+        matches = is_kernel if name == "kernel" else operator.eq
+        if wanted is None or any(matches(choice, wanted) for choice in choices):
             continue
         raise BadInput(
             f"{place}: {gate.measure} has no {name} {printable(wanted)} in this job"

@@ -87,7 +87,7 @@ MIN_ROWS = 64 * PIECES
 
 
 MIN_ERROR_ROWS = 100
-"""Fewest rows for which the sampling error of the area is found."""
+"""Fewest rows for which sampling errors are found."""
 
 
 def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
