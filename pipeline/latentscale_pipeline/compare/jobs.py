@@ -87,19 +87,24 @@ class Comparison:
     def _new_rows(self) -> list[RowsToLookAt] | None:
         """Return the job's rows to look at that the baseline doesn't name for the same reason.
 
-        Without ids all are returned; of a reason that the baseline names only some rows of, none.
+        Without ids all are returned. Of a reason that the baseline names only some rows of, those
+        are that the baseline's corpus is known not to have; a reason without any is left out.
         """
         before, after = self.baseline.results.rows, self.job.results.rows
         if before is None or after is None:
             return None
         known = {(each.reason, each.of): each for each in before}
+        new = self.rows.new_to_look_at if self.rows else ()
         fresh = []
         for each in after:
             old = known.get((each.reason, each.of))
             if old is not None and old.count > len(old.rows):
-                continue
-            named = {row.id for row in old.rows} if old else set()
-            rows = [row for row in each.rows if row.id is None or row.id not in named]
+                rows = [row for row in each.rows if each.of == "corpus" and row.id in new]
+                if not rows:
+                    continue
+            else:
+                named = {row.id for row in old.rows} if old else set()
+                rows = [row for row in each.rows if row.id is None or row.id not in named]
             fresh.append(each.model_copy(update={"rows": rows, "count": len(rows)}))
         return fresh
 

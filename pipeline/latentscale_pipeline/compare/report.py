@@ -31,7 +31,11 @@ from latentscale_pipeline.views.content import (
 from latentscale_pipeline.views.figure import numbered_styles
 from latentscale_pipeline.views.formatting import printable
 
-NO_NEW_ROW = "Among the rows that both jobs name, none is new."
+NEW_ROWS = "Rows that the baseline doesn't name."
+NO_NEW_ROW = "The baseline names all rows that stand out."
+NO_ROW = "No row stands out."
+WITHOUT_IDS = "The rows that stand out most. Without ids, new ones can't be told from old."
+NOT_TOLD = "The baseline names only some of its rows that stand out, so none is known to be new."
 
 
 def comparison_report(
@@ -92,23 +96,32 @@ def _opening(
 ) -> Opening:
     """Return the verdict on the baseline, with the gates beside it."""
     opening = open_report(comparison.results, baseline)
-    rows = [row for each in comparison.job.results.rows or () for row in each.rows]
     own = comparison.job.results.verdict
     if own is not None and own.value == "differs":
         gates = [f"The job differs from its reference: {own.reason}", *gates]
-    said = "Rows that the baseline doesn't name." if opening.look else NO_NEW_ROW
-    if any(row.id is None for row in rows):
-        said = "The rows that stand out most. Without ids, new ones can't be told from old."
     names = comparison.job.id, comparison.baseline.id
     commands = list_of_baseline(opening.commands, *names)
     changed = [] if comparison.rows is None else comparison.rows.lines.values()
     found = replace(
         opening,
         sentences=[*opening.sentences, *(f"{line}." for line in changed)],
-        look_said=said,
+        look_said=_look_said(comparison, opening.look_said, found=bool(opening.look)),
         commands=[command for command in commands if "--of reference" not in command],
     )
     return _with_gates(found, gates, failed=failed)
+
+
+def _look_said(comparison: Comparison, unknown: str, *, found: bool) -> str:
+    """Say what is known of the rows that stand out in the job and not in the baseline."""
+    fresh, named = comparison.results.rows, comparison.job.results.rows
+    if fresh is None or named is None:
+        return unknown
+    if found:
+        known = all(row.id is not None for each in named for row in each.rows)
+        return NEW_ROWS if known else WITHOUT_IDS
+    if not any(each.count for each in named):
+        return NO_ROW
+    return NO_NEW_ROW if len(fresh) == len(named) else NOT_TOLD
 
 
 def _with_gates(opening: Opening, gates: Sequence[str], *, failed: bool) -> Opening:

@@ -111,12 +111,15 @@ class RowChanges:
         None without ids.
     labels : LabelChanges or None
         How labels changed; None without labels.
+    new_to_look_at : tuple of str
+        Ids of rows that the job's results name and the baseline's corpus doesn't have.
     """
 
     added: int | None
     removed: int | None
     kept: int | None
     labels: LabelChanges | None = None
+    new_to_look_at: tuple[str, ...] = ()
 
     @property
     def lines(self) -> dict[str, str]:
@@ -155,7 +158,20 @@ def count_changes(job: FinishedJob, baseline: FinishedJob) -> RowChanges | None:
         return None if found is None else RowChanges(None, None, None, found)
     kept, places = _kept_rows(ours, theirs)
     found = _compare_labels(labels, names, kept, places)
-    return RowChanges(len(ours) - kept, len(theirs) - kept, kept, found)
+    new = _missing(_named_ids(job), theirs)
+    return RowChanges(len(ours) - kept, len(theirs) - kept, kept, found, new)
+
+
+def _named_ids(job: FinishedJob) -> list[str]:
+    """Return the ids of the rows of its corpus that a job's results name."""
+    named = (row for each in job.results.rows or () if each.of == "corpus" for row in each.rows)
+    return sorted({row.id for row in named if row.id is not None})
+
+
+def _missing(ids: Sequence[str], hashes: Hashes) -> tuple[str, ...]:
+    """Return the ids whose hash isn't among ``hashes``."""
+    (found,) = hash_ids([np.array(ids, dtype=object)])
+    return tuple(np.array(ids, dtype=object)[~np.isin(found, hashes)].tolist())
 
 
 def _open(job: FinishedJob) -> Corpus | None:

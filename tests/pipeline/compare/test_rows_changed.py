@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,15 @@ import numpy as np
 import pytest
 
 from latentscale_pipeline.compare import rows_changed
+from latentscale_pipeline.compare.jobs import compare
+from latentscale_pipeline.compare.report import (
+    NEW_ROWS,
+    NO_NEW_ROW,
+    NO_ROW,
+    NOT_TOLD,
+    WITHOUT_IDS,
+    comparison_report,
+)
 from latentscale_pipeline.compare.rows_changed import (
     LabelChange,
     LabelChanges,
@@ -16,6 +26,7 @@ from latentscale_pipeline.compare.rows_changed import (
     count_changes,
 )
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.results.model import RowsToLookAt
 from tests.conftest import Ended
 from tests.support.comparisons import SETTINGS, results, row
 from tests.support.results_documents import finished_job
@@ -179,8 +190,51 @@ def test_every_view_says_what_changed(tmp_path: Path, latentscale: Any) -> None:
     assert f"\n{named}" in written
     document = json.loads(latentscale("compare", nightly, release, "--json").out)
     labels = document["rows"].pop("labels")
-    assert document["rows"] == {"added": 3, "removed": 3, "kept": 7}
+    assert document["rows"] == {"added": 3, "removed": 3, "kept": 7, "new_to_look_at": []}
     assert labels["changed"][0] == {"label": "nightly", "rows": 5, "baseline_rows": 0}
     page = latentscale("report", nightly, release).out
     assert f"{said}." in page
     assert named in page
+
+
+# --- rows to look at --------------------------------------------------------------------------
+
+
+def naming(job: Any, *ids: str | None, count: int | None = None) -> Any:
+    """Return a job whose results name rows that are far from all others."""
+    rows = [{"row": place, "id": one, "distance": 9.0} for place, one in enumerate(ids)]
+    kept = [{key: value for key, value in found.items() if value is not None} for found in rows]
+    named = RowsToLookAt.model_validate(
+        {"reason": "outliers", "of": "corpus", "count": count or len(ids), "rows": kept}
+    )
+    return replace(job, results=job.results.model_copy(update={"rows": [named]}))
+
+
+def shown(job: Any, baseline: Any) -> tuple[list[str], str]:
+    """Return the names of the rows with which a comparison opens, and what it says of them."""
+    found = replace(compare(job, baseline), rows=count_changes(job, baseline))
+    opening = comparison_report([found]).opening
+    assert opening is not None
+    return [row.name for row in opening.look], opening.look_said
+
+
+def test_rows_that_stand_out_are_new_if_the_baseline_does_not_have_them(tmp_path: Path) -> None:
+    before = corpus_of(tmp_path, "before", ["a", "b", "c", "d"])
+    after = corpus_of(tmp_path, "after", ["c", "d", "e", "f"])
+    ours, theirs = job_on(after, "nightly"), job_on(before, "release")
+    assert shown(naming(ours, "c", "e"), naming(theirs, "b", "c")) == (["e"], NEW_ROWS)
+    assert shown(naming(ours, "c"), naming(theirs, "c")) == ([], NO_NEW_ROW)
+    assert shown(naming(ours), naming(theirs, "c")) == ([], NO_ROW)
+    # The baseline names one of its three: d may stand out in both, and e and f are new.
+    assert shown(naming(ours, "f", "d", "e"), naming(theirs, "a", count=3)) == (
+        ["f", "e"],
+        NEW_ROWS,
+    )
+    assert shown(naming(ours, "c", "d"), naming(theirs, "a", count=3)) == ([], NOT_TOLD)
+
+
+def test_without_ids_rows_that_stand_out_may_be_old(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, "rows", None)
+    ours, theirs = job_on(corpus, "nightly"), job_on(corpus, "release")
+    assert shown(naming(ours, None), naming(theirs, None)) == (["row 0"], WITHOUT_IDS)
+    assert shown(naming(ours, None), naming(theirs, None, count=3)) == ([], NOT_TOLD)
