@@ -7,12 +7,14 @@ of the reference near rows of the corpus. The rows of some clusters are copies o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tests.acceptance.magnitude import tasks_of
 from tests.support.jobs import results_of
 
 if TYPE_CHECKING:
@@ -29,7 +31,11 @@ BLOCK = 1 << 17
 PAIRS = 20_000_000
 """Random pairs for the mean of squared similarities."""
 
+WORKERS = 2
 LIMIT = 2 * 2**30
+
+KILLED_AT = (0.35, 0.6)
+"""When a run is killed, in shares of the time of one that isn't."""
 
 
 def write_clusters(path: Path, n: int, role: str) -> Path:
@@ -144,16 +150,82 @@ def ten_million_rows_by_default(bench: Bench) -> list[dict[str, Any]]:
     return known_scores(bench, 10**7)
 
 
+def a_million_rows_by_default(bench: Bench) -> list[dict[str, Any]]:
+    """10⁶ rows and a reference of 10⁵: beside ten million, they say how each stage grows."""
+    return known_scores(bench, 10**6)
+
+
+def killed_on_the_way(bench: Bench) -> list[dict[str, Any]]:
+    """2·10⁶ rows and a reference of 2·10⁵: killed twice, and run again."""
+    return killed_twice(bench, 2 * 10**6)
+
+
+def killed_twice(bench: Bench, n: int) -> list[dict[str, Any]]:
+    """Forecast and run the default job, and kill another one in two stages of it."""
+    from tests.acceptance.run import end, kill_after, numbers_of, record, run_command, watch
+
+    whole, cut = (_job_on_clusters(bench, name, n) for name in ("whole", "cut"))
+    planned = json.loads(run_command("plan", whole, "--json").stdout)["total"]
+    ran = watch("run", whole, interval=1.0, timeout=4 * 3600.0)
+    every = tasks_of(bench.output("whole"))
+    killed = []
+    for share in KILLED_AT:
+        left = kill_after(share * ran.seconds, "run", cut)
+        if left is not None:
+            killed.append(round(share * ran.seconds))
+            end(left)
+    last = watch("run", cut, interval=1.0, timeout=4 * 3600.0)
+    # Nothing is left of a job that failed but what it said.
+    if ran.code or last.code:
+        figures = {"said": ran.last_line if ran.code else last.last_line}
+        return [record("killed twice and run again", figures, "exit 0", held=False)]
+    done = tasks_of(bench.output("cut"))
+    repeated = sum(max(0, count - every[task]) for task, count in done.items())
+    same = numbers_of(bench.output("cut")) == numbers_of(bench.output("whole"))
+    return [
+        record(
+            f"the default job on {n:,} rows, killed twice and run again",
+            {
+                **ran.figures(),
+                "seconds_of_work": seconds_of_work(results_of(bench.output("whole"))),
+                "killed_after_seconds": killed,
+                "last_run_seconds": round(last.seconds),
+                "tasks": sum(every.values()),
+                "tasks_repeated": repeated,
+                "same_results": same,
+            },
+            "the same results, at most the tasks under way repeated",
+            same and repeated <= WORKERS * len(killed),
+        ),
+        record(
+            "its plan beside the run",
+            {"planned": planned, "seconds": round(ran.seconds)},
+            "within a factor of 2",
+            0.5 <= ran.seconds / planned["seconds"] <= 2.0,
+        ),
+    ]
+
+
+def _job_on_clusters(bench: Bench, name: str, n: int) -> Path:
+    sources = {
+        role: write_clusters(bench.folder / f"{name}-{role}.npy", rows, role)
+        for role, rows in (("corpus", n), ("reference", n // 10))
+    }
+    cluster = {"kind": "local", "workers": WORKERS, "threads": 1, "memory_limit": LIMIT}
+    return bench.job(name, sources["corpus"], sources["reference"], cluster=cluster)
+
+
+def seconds_of_work(results: dict[str, Any]) -> dict[str, float]:
+    """Return what each stage took, added over the workers."""
+    return {timing["stage"]: round(timing["seconds"], 1) for timing in results["timings"]}
+
+
 def known_scores(bench: Bench, n: int) -> list[dict[str, Any]]:
     """Run the default job on ``n`` rows and a tenth of them, and compare it with what is known."""
     from tests.acceptance.run import GIB, record, watch
 
-    sources = {
-        role: write_clusters(bench.folder / f"known-{role}.npy", rows, role)
-        for role, rows in (("corpus", n), ("reference", n // 10))
-    }
-    cluster = {"kind": "local", "workers": 2, "threads": 1, "memory_limit": LIMIT}
-    config = bench.job("known", sources["corpus"], sources["reference"], cluster=cluster)
+    config = _job_on_clusters(bench, "known", n)
+    sources = {role: bench.folder / f"known-{role}.npy" for role in CLUSTERS}
     ran = watch("run", config, interval=1.0, timeout=4 * 3600.0)
     figures: dict[str, Any] = ran.figures()
     largest = max([ran.driver, *ran.workers.values()])
@@ -167,9 +239,7 @@ def known_scores(bench: Bench, n: int) -> list[dict[str, Any]]:
         figures["said"] = ran.last_line
         return [ended]
     results = results_of(bench.output("known"))
-    figures["seconds_of_work"] = {
-        timing["stage"]: round(timing["seconds"], 1) for timing in results["timings"]
-    }
+    figures["seconds_of_work"] = seconds_of_work(results)
     held = folder_bytes(bench.output("known") / results["job"]["id"])
     stored = sum(folder_bytes(path) for path in bench.output("known").glob("corpora/*"))
     table = compare_with_truth(results, sources, COPIES)

@@ -34,7 +34,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests import ROOT
 from tests.acceptance.adversarial.promise import ten_thousand_brackets
 from tests.acceptance.clusters import jobs_on_a_gateway, jobs_on_kubernetes, scheduling_and_scaling
-from tests.acceptance.default_job import ten_million_rows_by_default
+from tests.acceptance.default_job import (
+    a_million_rows_by_default,
+    killed_on_the_way,
+    ten_million_rows_by_default,
+)
 from tests.acceptance.forecasts import forecasts_of_five_jobs
 from tests.acceptance.geomca import half_of_epsilon, million_rows, size_of_the_paper
 from tests.acceptance.heat import (
@@ -704,6 +708,8 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "heat-itself": a_set_against_itself,
     "heat-million": a_million_rows_in_cells,
     "heat-ten-million": ten_million_rows,
+    "default-million": a_million_rows_by_default,
+    "default-killed": killed_on_the_way,
     "default-ten-million": ten_million_rows_by_default,
     "heat-two-levels": cells_in_two_levels,
     "heat-rows": a_million_rows_by_row_blocks,

