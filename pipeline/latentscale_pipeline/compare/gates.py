@@ -24,6 +24,7 @@ A gate on a score that is null, or that one of the jobs lacks, fails with the re
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -228,26 +229,40 @@ def check_names(
                 f"{place}: the job doesn't measure {printable(gate.measure)}"
                 f"{nearest(gate.measure, measured)}"
             )
-        known = MEASURES[gate.measure].report.scores if gate.measure in MEASURES else {}
-        if gate.score is not None and known and gate.score not in known:
-            raise BadInput(
-                f"{place}: {gate.measure} has no score {printable(gate.score)}"
-                f"{nearest(gate.score, known)}"
-            )
-        if gate.measure in MEASURES:
-            _check_settings(gate, place, MEASURES[gate.measure].selectable(measured[gate.measure]))
+        names = [gate.measure] if gate.measure is not None else list(measured)
+        if all(name in MEASURES for name in names):
+            having = _having(gate, names, place)
+            _check_settings(gate, place, {name: measured[name] for name in having})
 
 
-def _check_settings(gate: Gate, place: str, known: Mapping[str, Sequence[str]]) -> None:
-    for name, choices in known.items():
-        wanted = gate.selectors.get(name)
-        matches = is_kernel if name == "kernel" else operator.eq
-        if wanted is None or any(matches(choice, wanted) for choice in choices):
-            continue
+def _having(gate: Gate, measures: Sequence[str], place: str) -> list[str]:
+    """Return which of some measures have the score that a gate names."""
+    scores = {name: MEASURES[name].report.scores for name in measures}
+    if gate.score is None or not any(scores.values()):
+        return list(measures)
+    having = [name for name, known in scores.items() if gate.score in known]
+    if not having:
         raise BadInput(
-            f"{place}: {gate.measure} has no {name} {printable(wanted)} in this job"
-            f"{nearest(wanted, choices)}"
+            f"{place}: {gate.measure or 'the job'} has no score {printable(gate.score)}"
+            f"{nearest(gate.score, dict.fromkeys(itertools.chain(*scores.values())))}"
         )
+    return having
+
+
+def _check_settings(gate: Gate, place: str, sections: Mapping[str, Any]) -> None:
+    """Check the kernel and the order of a gate, where all measures know theirs."""
+    selectable = [MEASURES[name].selectable(section) for name, section in sections.items()]
+    for name in ("kernel", "order"):
+        wanted = gate.selectors.get(name)
+        if wanted is None or not all(name in known for known in selectable):
+            continue
+        choices = list(dict.fromkeys(itertools.chain(*(known[name] for known in selectable))))
+        matches = is_kernel if name == "kernel" else operator.eq
+        if not any(matches(choice, wanted) for choice in choices):
+            raise BadInput(
+                f"{place}: {gate.measure or gate.score or 'the job'} has no {name} "
+                f"{printable(wanted)} in this job{nearest(wanted, choices)}"
+            )
 
 
 def format_field(value: Any) -> str:

@@ -369,6 +369,14 @@ def test_mistakes_are_one_line(
             {"measure": "vendi", "order": 3, "max_drop": 0.1},
             "gates.0: vendi has no order 3 in this job; it can be",
         ),
+        (
+            {"score": "vendi", "kernel": "laplacian", "max_drop": 0.1},
+            "gates.0: vendi has no kernel laplacian in this job; it can be",
+        ),
+        (
+            {"score": "vendy", "max": 0.1},
+            "gates.0: the job has no score vendy; did you mean vendi?",
+        ),
     ],
 )
 def test_mistakes_in_gates_are_found_before_the_job_runs(
