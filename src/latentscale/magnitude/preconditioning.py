@@ -354,21 +354,26 @@ def _factorise_rows(
     explained: Float32Array, distances: Float64Array, lists: Int64Array, scale: float
 ) -> Float32Array:
     """Compute the last row of the inverse Cholesky factor of every list's Schur complement."""
-    length = lists.shape[1]
+    length, width = lists.shape[1], explained.shape[1]
     factors = np.zeros((len(lists), length), dtype=np.float32)
-    rows = np.empty((length, explained.shape[1]), dtype=np.float32)
+    rows = np.empty((length, width), dtype=np.float32)
     present = np.empty(length, dtype=np.int64)
     for q in range(len(lists)):
         count = 0
         for c in range(length):
-            if lists[q, c] >= 0:
-                rows[count] = explained[lists[q, c]]
+            at = lists[q, c]
+            if at >= 0:
+                # A loop compiles two seconds faster than an assignment of a row.
+                for k in range(width):
+                    rows[count, k] = explained[at, k]
                 present[count] = c
                 count += 1
-        rest = -np.dot(rows[:count], rows[:count].T).astype(np.float64)
+        products = np.dot(rows[:count], rows[:count].T)
+        rest = np.zeros((count, count))
         for i in range(count):
-            rest[i, i] += NUGGET
+            rest[i, i] = NUGGET
             for j in range(i + 1):
+                rest[i, j] -= products[i, j]
                 rest[i, j] += np.exp(-scale * distances[q, present[i], present[j]])
         for j in range(count):
             for other in range(j):

@@ -187,7 +187,9 @@ def fold_similarities(
     rows, columns = tile.shape
     scales = len(factors)
     one, least = tile.dtype.type(1), tile.dtype.type(floor)
-    stepping = multiplications.max() > 0
+    stepping = False
+    for k in range(scales):
+        stepping |= multiplications[k] > 0
     # Strips have a fixed width, which makes their loops fastest. The last one is padded with zeros
     # in the vectors.
     distances = np.zeros((ROWS_AT_ONCE, FOLDED_COLUMNS), dtype=tile.dtype)
