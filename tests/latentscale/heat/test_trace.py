@@ -544,7 +544,7 @@ def test_a_set_against_itself_is_at_distance_zero(probes):
     assert contains >= 0.9 * 100
 
 
-@pytest.mark.parametrize("probes", [4, 20])
+@pytest.mark.parametrize("probes", [4, pytest.param(20, marks=pytest.mark.full)])
 def test_imd_interval_covers_over_seeds(probes):
     laplacians = [normalised_laplacian(neighbour_graph(n, d, 8)) for n, d in ((300, 4), (240, 5))]
     spectra = [np.linalg.eigvalsh(laplacian.toarray()) for laplacian in laplacians]

@@ -90,7 +90,7 @@ def test_random_rows_have_intervals_that_cover() -> None:
     assert {each["hubness"].estimate.bounds for each in found} == {"estimate"}
 
 
-@pytest.mark.parametrize("source", ["normal", "clusters"])
+@pytest.mark.parametrize("source", ["clusters", pytest.param("normal", marks=pytest.mark.full)])
 def test_sampling_errors_cover_the_mean_over_samples(source: str) -> None:
     values, errors = [], []
     for seed in range(80):

@@ -180,7 +180,7 @@ def clusters(generator: np.random.Generator, n: int) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("source", [normal, clusters])
+@pytest.mark.parametrize("source", [clusters, pytest.param(normal, marks=pytest.mark.full)])
 @pytest.mark.parametrize("tries", [25, pytest.param(200, marks=pytest.mark.full)])
 def test_sampling_errors_cover_the_mean_over_samples(
     source: Callable[[np.random.Generator, int], np.ndarray], tries: int

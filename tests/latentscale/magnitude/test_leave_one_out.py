@@ -136,7 +136,13 @@ def clusters(rng, n):
 @pytest.mark.parametrize(
     ("n", "samples"), [(300, 50), pytest.param(1000, 200, marks=pytest.mark.full)]
 )
-@pytest.mark.parametrize("draw", [clusters, lambda rng, n: rng.normal(size=(n, 12))])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        clusters,
+        pytest.param(lambda rng, n: rng.normal(size=(n, 12)), id="normal", marks=pytest.mark.full),
+    ],
+)
 def test_errors_cover_fresh_samples(draw, n: int, samples: int) -> None:
     drawn = [draw(np.random.default_rng([6, seed]), n) for seed in range(samples)]
     for measured in (area_and_error, scale_and_error):

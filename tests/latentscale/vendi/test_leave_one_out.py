@@ -54,7 +54,7 @@ def test_all_rows_against_dense_algebra(
     np.testing.assert_allclose(found, few * expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+@pytest.mark.parametrize("kernel", ["rbf", pytest.param("laplacian", marks=pytest.mark.full)])
 def test_a_median_bandwidth_moves_as_that_of_the_rows_without_each(kernel: str) -> None:
     rng = np.random.default_rng(11)
     rows, weights = rng.normal(size=(120, 24)), rng.uniform(0.5, 2.0, 120)
@@ -150,7 +150,13 @@ def clusters(rng, n):
 @pytest.mark.parametrize(
     ("n", "samples"), [(300, 50), pytest.param(1000, 200, marks=pytest.mark.full)]
 )
-@pytest.mark.parametrize("draw", [clusters, lambda rng, n: rng.normal(size=(n, 16))])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        clusters,
+        pytest.param(lambda rng, n: rng.normal(size=(n, 16)), id="normal", marks=pytest.mark.full),
+    ],
+)
 @pytest.mark.parametrize("derived", [False, True])
 def test_errors_cover_fresh_samples(draw, n: int, samples: int, derived: bool) -> None:
     values, found = [], []

@@ -123,7 +123,7 @@ def test_the_share_of_a_corpus_in_another_is_that_of_the_exchanged_job(
     first = document["jobs"][0]["job"]
     latentscale(
         "run", paths[1], "--reference", paths[0], "--measures", "geomca,baselines", "--output",
-        folder / "turned", "-o", f"scales_from={first}", "-o", "sampling.method=none",
+        folder / "turned", "-o", f"scales_from={first}", "-o", "sampling.method=none", *given[-2:],
     )  # fmt: skip
     turned = {(row["measure"], row["score"]): row for row in results_of(folder / "turned")["scores"]
               if row["of"] == "pair"}  # fmt: skip
