@@ -44,8 +44,11 @@ def sentences(rows: Rows, n: int, generator: np.random.Generator) -> Rows:
 
 def scores_of(
     draw: Callable[[int, np.random.Generator], Rows], n: int, seed: int
-) -> dict[str, tuple[float, float | None]]:
-    """Return the scores of a job on a fresh sample, with their sampling errors."""
+) -> dict[str, tuple[float, float | None, float]]:
+    """Return the scores of a job on a fresh sample, with their sampling errors.
+
+    Beside them is half of the 95 % interval of a score that random numbers estimate, else 0.
+    """
     from latentscale_pipeline.config.job import resolve_config
     from latentscale_pipeline.corpus.in_memory import hold_rows
     from latentscale_pipeline.engine.in_memory import run_in_memory
@@ -73,25 +76,33 @@ def scores_of(
         " ".join(str(part) for part in (s.measure, s.score, s.kernel, s.order) if part): (
             s.value,
             s.sampling_error,
+            0.5 * (s.upper - s.lower) if s.bounds == "interval95" else 0.0,
         )
         for s in expect_scores(findings, samples, facts)
         if s.value is not None
     }
 
 
-def _coverage(found: list[dict[str, tuple[float, float | None]]]) -> dict[str, dict[str, float]]:
-    """Return the share of samples covered, and the root mean square error over the spread."""
+def _coverage(
+    found: list[dict[str, tuple[float, float | None, float]]],
+) -> dict[str, dict[str, float]]:
+    """Return the share of samples covered, and the root mean square error over the spread.
+
+    A value that random numbers estimate is also as far from the mean as these put it.
+    """
     table = {}
     for name in found[0]:
-        known = [one[name] for one in found if one.get(name, (0.0, None))[1] is not None]
+        known = [one[name] for one in found if name in one and one[name][1] is not None]
         if len(known) < len(found):
             continue
-        values, errors = np.array(known, dtype=np.float64).T
+        values, sampling_errors, reach = np.array(known, dtype=np.float64).T
+        errors = np.hypot(sampling_errors, reach / 1.96)
         away = np.abs(values - values.mean())
         spread = float(values.std(ddof=1))
         table[name] = {
             "covered": float((away <= 1.96 * errors).mean()),
             "ratio": float(np.sqrt((errors**2).mean())) / spread if spread else 0.0,
+            "computed_to": float(np.sqrt(((reach / 1.96) ** 2).mean())) / spread if spread else 0.0,
         }
     return table
 
