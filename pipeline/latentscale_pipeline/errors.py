@@ -40,9 +40,9 @@ class StoreFull(StoreFailed):
 
 
 class TargetMissed(LatentscaleError):
-    """A requested accuracy wasn't reached (exit code 3); retrying won't help."""
+    """A requested accuracy wasn't reached (exit code 2): the settings have to change."""
 
-    exit_code = 3
+    exit_code = 2
 
 
 class Cancelled(Incomplete):

@@ -82,6 +82,9 @@ class ComparedScore:
         Why that isn't known; empty where nobody asks.
     p : float or None
         Its p-value, adjusted for the number of headline scores or, for others, of all scores.
+    errors_add_up : bool
+        Whether the sampling errors of both tell that of their difference. Those of an average over
+        rows don't where the numbers of rows differ: neighbours of many are nearer.
     """
 
     job: Score | None
@@ -91,6 +94,7 @@ class ComparedScore:
     expected: ExpectedRange | None = None
     expected_reason: str = ""
     p: float | None = None
+    errors_add_up: bool = True
 
     @property
     def score(self) -> Score:
@@ -199,7 +203,16 @@ class ComparedScore:
         """Return the standard deviation of the difference over fresh samples; None if unknown."""
         errors = [row.sampling_error if row else None for row in (self.job, self.baseline)]
         known = [error for error in errors if error is not None]
-        return math.hypot(*known) if len(known) == 2 else None
+        return math.hypot(*known) if len(known) == 2 and self.errors_add_up else None
+
+    @property
+    def why_no_error(self) -> str:
+        """Return why the error of the difference is unknown, where it is."""
+        rows = {"job": self.job, "baseline": self.baseline}
+        unknown = [place for place, row in rows.items() if row and row.sampling_error is None]
+        if unknown:
+            return f"sampling error unknown in the {' and in the '.join(unknown)}"
+        return "the corpora differ in size, so that sampling errors don't add up"
 
     @property
     def beyond_bounds(self) -> bool | None:

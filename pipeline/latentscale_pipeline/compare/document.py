@@ -142,9 +142,7 @@ def _why_not_significant(score: ComparedScore) -> dict[str, Any]:
         return {}
     if score.verdict is Verdict.NOT_COMPUTED:
         return {"significant_reason": score.why_not}
-    rows = {"job": score.job, "baseline": score.baseline}
-    unknown = [place for place, row in rows.items() if row and row.sampling_error is None]
-    return {"significant_reason": f"sampling error unknown in the {' and in the '.join(unknown)}"}
+    return {"significant_reason": score.why_no_error}
 
 
 def _gate(result: GateResult) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.expected import with_expected
 from latentscale_pipeline.report.scores import report_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, SampledScore, Score
+from latentscale_pipeline.results.part import Role
 
 OTHER_SCALES = "its scale comes from the reference, which is another one in the baseline"
 
@@ -65,11 +66,6 @@ def expect_scores(
     }
     unknown = {"expected": None, "expected_reason": None}
     own = with_expected([each.score.model_copy(update=unknown) for each in scores], found)
-    if not rows:
-        scores = [
-            each if one.expected else _without_errors(each)
-            for each, one in zip(scores, own, strict=True)
-        ]
     p = iter(adjust(np.array([score.expected.p for score in own if score.expected])).tolist())
     return [
         replace(
@@ -77,24 +73,20 @@ def expect_scores(
             expected=score.expected,
             expected_reason=score.expected_reason or "",
             p=_adjusted(score.expected, next(p)) if score.expected else None,
+            errors_add_up=_errors_add_up(score, job, baseline),
         )
         for each, score in zip(scores, own, strict=True)
     ]
 
 
-def _without_errors(compared: ComparedScore) -> ComparedScore:
-    """Return a comparison of different numbers of rows, without errors that hold for either alone.
-
-    An average over rows still depends a little on their number: neighbours of many are nearer.
-    """
-    definition = report_of(compared.score.measure).scores.get(compared.score.score)
+def _errors_add_up(score: Score, job: FinishedJob, baseline: FinishedJob) -> bool:
+    """Return whether a score isn't an average over different numbers of rows in the two jobs."""
+    definition = report_of(score.measure).scores.get(score.score)
     if definition is None or not definition.averages_rows:
-        return compared
-    job, baseline = (
-        score and score.model_copy(update={"sampling_error": None})
-        for score in (compared.job, compared.baseline)
-    )
-    return replace(compared, job=job, baseline=baseline)
+        return True
+    role: Role = "reference" if score.of == "reference" else "corpus"
+    corpora = [each.results.corpora.by_role().get(role) for each in (job, baseline)]
+    return len({corpus.n for corpus in corpora if corpus is not None}) == 1
 
 
 def label_scores(

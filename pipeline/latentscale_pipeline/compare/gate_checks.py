@@ -360,6 +360,11 @@ def _refuse_unknown_significance(gate: Gate, selected: Sequence[ComparedScore], 
             for name, row in rows.items()
             if row is not None and row.value is not None and row.sampling_error is None
         ]
+        if compared and not score.errors_add_up and not unknown:
+            raise BadInput(
+                f"{place} asks for significance of {score.name}, and {score.why_no_error}; leave "
+                "out significant, or compare jobs with samples of it (sampling.method: auto)"
+            )
         if unknown:
             raise BadInput(
                 f"{place} asks for significance and the sampling error of {score.name} is "

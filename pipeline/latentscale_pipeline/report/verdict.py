@@ -286,7 +286,7 @@ def _judge(scores: Sequence[Score]) -> Verdict:
     unknown = _unjudged(scores)
     outside = [one for one in known if one.p <= LEVEL]
     if outside and all(is_dependent(one) for one in outside):
-        return _share_rows(outside[0], known)
+        return _share_rows(outside, known)
     if outside:
         first = next(one for one in outside if not is_dependent(one))
         found = _differs([first, *(one for one in outside if one is not first)], known)
@@ -389,14 +389,19 @@ def _corrected(known: list[Compared]) -> str:
 def _differs(outside: list[Compared], known: list[Compared]) -> Verdict:
     first, *others = outside
     also = [_diversity(known), *(_also(others, word) for word in ("higher", "lower"))]
-    if rest := len(known) - len(outside):
-        also.append(f"The other {rest} {'shows' if rest == 1 else 'show'} no difference.")
+    also.append(_rest(outside, known))
     return Verdict(
         value="differs",
         reason=f"{_sentence(first)} ({_equation(first.p)}{_corrected(known)}).",
         also=" ".join(filter(None, also)) or None,
         compared=len(known),
     )
+
+
+def _rest(outside: list[Compared], known: list[Compared]) -> str:
+    """Say how many scores show no difference; empty if none does."""
+    rest = len(known) - len(outside)
+    return f"The other {rest} {'shows' if rest == 1 else 'show'} no difference." if rest else ""
 
 
 def is_dependent(one: Compared) -> bool:
@@ -410,16 +415,15 @@ def _is_mostly_shared(one: Compared) -> bool:
     return is_dependent(one) and one.expected.found >= MOST
 
 
-def _share_rows(first: Compared, known: list[Compared]) -> Verdict:
-    rest = len(known) - 1
-    other = f"The other {rest} {'shows' if rest == 1 else 'show'} no difference." if rest else ""
+def _share_rows(outside: list[Compared], known: list[Compared]) -> Verdict:
+    first, *others = outside
     return Verdict(
         value="cannot_tell",
         reason=(
             f"{_sentence(first)} ({_equation(first.p)}): the two share rows, and p-values are for "
             "samples that don't."
         ),
-        also=f"{other} {OF_VERSIONS}".strip(),
+        also=" ".join(filter(None, [_also(others, "higher"), _rest(outside, known), OF_VERSIONS])),
         compared=len(known),
     )
 

@@ -60,7 +60,11 @@ class ExpectedShare:
     def z(self) -> float:
         """The difference, in standard errors."""
         away = math.copysign(1.0, self.found - self.centre)
-        found, usual = self.found - away * self._moved, self.centre + away * self._usual_moved
+        found = _within(self.found - away * self._moved)
+        usual = _within(self.centre + away * self._usual_moved)
+        if away * (found - usual) <= 0.0:
+            # The transformation moves equal shares apart where numbers of events differ.
+            return 0.0
         difference = _transform(found, self.events) - _transform(usual, self.usual_events)
         return away * max(away * difference, 0.0) / self._error
 
@@ -80,9 +84,15 @@ class ExpectedShare:
         return self.at(student_quantile(0.975, math.inf))
 
     def smallest_found(self, level: float) -> float:
-        """Return the excess that is found four times in five at a level of p."""
+        """Return the excess that is found four times in five at a level of p.
+
+        Of a share that can't grow by as much it is the fall, and 1 if not even that is found.
+        """
         reach = student_quantile(1.0 - level / 2.0, math.inf) + student_quantile(POWER, math.inf)
-        return self.at(reach) - self.centre
+        above, below = self.at(reach), self.at(-reach)
+        if above < 1.0:
+            return above - self.centre
+        return self.centre - below if below > 0.0 else 1.0
 
     def at(self, z: float) -> float:
         """Return the share that is z standard errors above what is usual."""
@@ -321,5 +331,8 @@ def share_error(count: int, rows: int, rows_of_event: float = 1.0) -> float:
 
 
 def _transform(share: float, events: float) -> float:
-    within = min(max(share, 0.0), 1.0)
-    return math.asin(math.sqrt((within * events + 0.375) / (events + 0.75)))
+    return math.asin(math.sqrt((_within(share) * events + 0.375) / (events + 0.75)))
+
+
+def _within(share: float) -> float:
+    return min(max(share, 0.0), 1.0)

@@ -60,6 +60,9 @@ TAIL, TAIL_ROWS = 0.1, 0.375
 Few rows far from the others may hold most of the variance.
 """
 
+HEAVY, HEAVY_ROWS = 4.0, 0.25
+"""Weight of a row, in units of the mean, that is always left out, and the share of such rows."""
+
 MIN_STEPS, MAX_STEPS = 8, 32
 """Smallest and largest number of Lanczos steps."""
 
@@ -146,7 +149,7 @@ def leave_one_out_errors(
 
     single = tiles[0].similarities.itemsize == 4
     similar = np.asarray(multiply_tiles(tiles, np.ones((n, 1)), single=single)[0])[:, 0]
-    chosen, represented = _choose(similar, rows, generator)
+    chosen, represented = _choose(similar, n * masses, rows, generator)
     start = np.zeros((n, len(chosen)))
     start[chosen, np.arange(len(chosen))] = 1.0
     moves = None
@@ -157,19 +160,22 @@ def leave_one_out_errors(
 
 
 def _choose(
-    similar: Float64Array, rows: int, generator: np.random.Generator
+    similar: Float64Array, weights: Float64Array, rows: int, generator: np.random.Generator
 ) -> tuple[Int64Array, Float64Array]:
     """Choose rows to leave out, and say how many rows each of them stands for."""
     n = len(similar)
     if n <= rows:
         return np.arange(n), np.ones(n)
+    heaviest = np.argsort(-weights, kind="stable")[: round(HEAVY_ROWS * rows)]
+    heavy = heaviest[weights[heaviest] > HEAVY]
     order = np.argsort(similar, kind="stable")
+    order = order[~np.isin(order, heavy)]
     tail = round(TAIL * n)
     few = min(round(TAIL_ROWS * rows), tail)
-    parts = (order[:tail], few), (order[tail:], rows - few)
+    parts = (order[:tail], few), (order[tail:], rows - few - len(heavy))
     drawn = [generator.choice(part, count, replace=False) for part, count in parts]
-    counts = [len(part) / count for part, count in parts]
-    return np.concatenate(drawn), np.repeat(counts, [few, rows - few])
+    represented = [np.full(count, len(part) / count) for part, count in parts]
+    return np.concatenate([heavy, *drawn]), np.concatenate([np.ones(len(heavy)), *represented])
 
 
 @dataclass(frozen=True)
@@ -334,11 +340,19 @@ def _score_without(
     if order == 1.0:
         entropy = math.log(score) - _traces(order, whole) + _traces(order, left)
         return np.asarray(np.exp(entropy / kept + np.log(kept)))
-    power_sum = score ** (1.0 - order) - _traces(order, whole) + _traces(order, left)
-    return np.asarray((np.maximum(power_sum, 0.0) / kept**order) ** (1.0 / (1.0 - order)))
+    # In units of the whole power sum, as that of a high order may be below all numbers.
+    of_whole, of_left = (_traces(order, each, score) / score for each in (whole, left))
+    # A power multiplies the rounding of what it is of.
+    rounding = ROUNDING * max(1.0, order)
+    unseen = np.where(np.abs(1.0 - of_whole) > rounding, 1.0 - of_whole, 0.0)
+    if order > 1.0:
+        # A projection has the smaller trace of a convex function.
+        unseen = np.maximum(unseen, 0.0)
+    power_sum = np.maximum(unseen + of_left, 0.0)
+    return np.asarray(score * (power_sum / kept**order) ** (1.0 / (1.0 - order)))
 
 
-def _traces(order: float, eigenvalues: Float64Array) -> Float64Array:
-    positive = np.where(eigenvalues > ROUNDING, eigenvalues, 1.0)
+def _traces(order: float, eigenvalues: Float64Array, unit: float = 1.0) -> Float64Array:
+    positive = np.where(eigenvalues > ROUNDING, unit * eigenvalues, 1.0)
     terms = -positive * np.log(positive) if order == 1.0 else positive**order
     return np.asarray(np.where(eigenvalues > ROUNDING, terms, 0.0).sum(axis=1))

@@ -56,6 +56,35 @@ def test_false_alarms_of_shares_of_single_rows(share, rows):
     assert (p <= 0.05).mean() <= 0.065
 
 
+@pytest.mark.parametrize("rows", [(100, 2_000_000), (2_000_000, 100), (50, 1000)])
+@pytest.mark.parametrize("correction", [0.0, 0.5])
+def test_equal_shares_are_usual_whatever_the_numbers_of_rows(rows, correction):
+    for share in (0.0, 0.001, 0.5, 1.0):
+        found = expect_share(share, rows[0], share, rows[1], correction=correction)
+        assert (found.z, found.p) == (0.0, 1.0)
+        away = expect_share(share + 0.3 if share < 0.5 else share - 0.3, rows[0], share, rows[1])
+        assert away.p < 0.001
+
+
+def test_the_smallest_change_of_a_share_without_room_above_is_a_fall():
+    found = expect_share(0.98, 100, 0.98, 100)
+    fall = found.smallest_found(0.05)
+    assert fall == pytest.approx(0.1, abs=0.02)
+    generator = np.random.default_rng(5)
+    p = [
+        expect_share(a, 100, b, 100).p
+        for a, b in zip(
+            generator.binomial(100, 0.98 - fall, size=2000) / 100,
+            generator.binomial(100, 0.98, size=2000) / 100,
+            strict=True,
+        )
+    ]
+    assert np.mean(np.array(p) <= 0.05) == pytest.approx(0.8, abs=0.07)
+    assert expect_share(1.0, 600, 1.0, 600).smallest_found(0.05) == pytest.approx(0.013, abs=0.005)
+    # Of four rows none is enough.
+    assert expect_share(1.0, 4, 1.0, 4).smallest_found(0.001) == 1.0
+
+
 def test_the_range_holds_what_p_calls_usual():
     for usual in (0.0, 0.002, 0.1, 0.6, 1.0):
         for found in np.linspace(0.0, 1.0, 401):

@@ -17,18 +17,18 @@ from tests.support.coverage import assert_covers
 ORDERS = [0.1, 0.5, 1.0, 2.0, 3.5, math.inf]
 
 
-def scores(rows, kernel, bandwidth, weights):
+def scores(rows, kernel, bandwidth, weights, orders=ORDERS):
     matrix = kernel_matrix(rows, kernel, bandwidth)
-    return np.array([dense_score(matrix, weights / weights.sum(), order) for order in ORDERS])
+    return np.array([dense_score(matrix, weights / weights.sum(), order) for order in orders])
 
 
-def errors(vectors, kernel, bandwidth, weights=None, *, seed=0, **how):
+def errors(vectors, kernel, bandwidth, weights=None, *, seed=0, orders=ORDERS, **how):
     points = as_points(vectors, "euclidean")
     spectrum = kernel_spectrum(points, kernel, bandwidth, weights)
-    whole = {order: vendi_score(spectrum, order).value for order in ORDERS}
+    whole = {order: vendi_score(spectrum, order).value for order in orders}
     generator = np.random.default_rng(seed)
     found = leave_one_out_errors(points, kernel, bandwidth, whole, generator, weights, **how)
-    return np.array([found.get(order, math.nan) for order in ORDERS])
+    return np.array([found.get(order, math.nan) for order in orders])
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
@@ -122,6 +122,31 @@ def test_a_row_with_nearly_all_weight_leaves_an_error() -> None:
     found = errors(rows, "rbf", 1.0, weights, rows=120)
     assert np.isfinite(found).all()
     assert (found > 0.0).all()
+
+
+def test_heavy_rows_are_always_left_out() -> None:
+    rows = np.random.default_rng(13).normal(size=(300, 8))
+    weights = np.ones(300)
+    weights[[7, 100]] = 50.0, 20.0
+    expected = errors(rows, "rbf", 2.0, weights, rows=300)
+    # Each heavy row holds most of the variance, and is no more than itself.
+    for seed in range(8):
+        found = errors(rows, "rbf", 2.0, weights, seed=seed)
+        np.testing.assert_allclose(found, expected, rtol=0.1)
+
+
+def test_high_orders_of_a_heavy_row_are_no_rounding() -> None:
+    orders = [8.0, 20.0, 50.0, 100.0]
+    for n, weight in ((60, 60.0), (110, 19.0), (110, 1000.0)):
+        rows, weights = np.random.default_rng(14).normal(size=(n, 6)), np.ones(n)
+        weights[4] = weight
+        without = [
+            scores(np.delete(rows, row, axis=0), "rbf", 1.0, np.delete(weights, row), orders)
+            for row in range(n)
+        ]
+        expected = np.sqrt(n - 1) * np.std(without, axis=0, ddof=1)
+        found = errors(rows, "rbf", 1.0, weights, rows=n, orders=orders)
+        np.testing.assert_allclose(found, expected, rtol=0.1)
 
 
 def test_what_has_no_error_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -353,6 +353,24 @@ def test_significance_is_refused_where_a_sampling_error_is_unknown(
     )
 
 
+def test_a_limit_on_the_value_asks_nothing_of_a_baseline_of_another_size() -> None:
+    trace = row(0.2, measure="heat", score="heat_trace", sampling_error=0.01)
+    for of, rows in (("corpus", 120), ("reference", 100)):
+        compared = compare(
+            job({**trace, "of": of}, reference=(80, "beef")),
+            job({**trace, "of": of}, name="release", n=rows, reference=(90, "dead")),
+            allow_incomparable=True,
+        )
+        limited, changed = gates(
+            {"measure": "heat", "min": 0.5, "significant": True},
+            {"measure": "heat", "max_drop": 0.1, "significant": True},
+        )
+        [result] = check_gates([limited], compared, "gates.yaml")
+        assert result.outcome == "failed"
+        with pytest.raises(BadInput, match="the corpora differ in size, so that sampling errors"):
+            check_gates([changed], compared, "gates.yaml")
+
+
 # --- the file ---------------------------------------------------------------------------------
 
 

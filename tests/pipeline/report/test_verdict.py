@@ -289,6 +289,12 @@ def test_rows_in_both_corpora_are_no_difference_of_their_sources() -> None:
         "The other 1 shows no difference. Versions of one corpus share rows by design: measure "
         "each in a job without a reference and run latentscale compare NEW OLD."
     )
+    exact = LEAKS.model_copy(update={"score": "exact leaks"})
+    two = judge([VENDI, LEAKS, exact], compares=True)
+    assert two.also is not None
+    assert two.also.startswith(
+        "Higher than expected: Equal to a reference row. The other 1 shows no difference. "
+    )
     other = VENDI.model_copy(update={"expected": expected(160.0, 145.5, 151.6, 0.001)})
     both = judge([other, LEAKS], compares=True)
     assert both.value == "differs"

@@ -359,8 +359,10 @@ def test_a_recall_missed_twice_ends_the_job_with_the_figures(run: Callable[..., 
 
     noise = np.random.default_rng(0).normal(size=(N, D)).astype("f4")
     figures = r"recall is certified at 0\.\d{4} and 0\.\d{4} only, with overlaps of 1 and 2"
-    with pytest.raises(TargetMissed, match=figures):
+    with pytest.raises(TargetMissed, match=figures) as missed:
         run(noise, recall=0.9999, overlap=1)
+    # The same command would miss it again, so a scheduler mustn't retry it.
+    assert missed.value.exit_code == 2
 
 
 def test_results_are_those_of_workers(run: Callable[..., Finished], tmp_path: Path) -> None:
