@@ -175,7 +175,7 @@ class _LocalWorkers(Workers):
     """Settings of worker processes on this machine."""
 
     dashboard: bool = False
-    """Whether to serve Dask's dashboard, on the loopback interface."""
+    """Whether to serve Dask's dashboard, /health and /metrics, on the loopback interface."""
 
 
 class Auto(_LocalWorkers):
@@ -283,7 +283,7 @@ class Batch(RemoteWorkers):
     shared_folder: Annotated[str, Field(min_length=1)] | None = None
     """Folder that all machines see, for the certificates of a run; null is `~/.latentscale`."""
     dashboard: bool = False
-    """Whether to serve Dask's dashboard, on the loopback interface."""
+    """Whether to serve Dask's dashboard, /health and /metrics, on the loopback interface."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Batch:

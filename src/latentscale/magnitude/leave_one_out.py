@@ -83,8 +83,11 @@ class LeftOut:
     points: int
     shared: int
 
-    def area_error(self) -> float:
-        """Return the sampling error of the area under the function, its scales held fixed."""
+    def area_error(self) -> float | None:
+        """Return the sampling error of the area under the function, its scales held fixed.
+
+        None if every point is there several times, so that leaving out a row shows nothing.
+        """
         return self._error(np.asarray(np.trapezoid(self.falls, self.scales, axis=1)))
 
     def scale_error(self, magnitudes: Float64Array, target: float) -> float | None:
@@ -100,7 +103,8 @@ class LeftOut:
         Returns
         -------
         float or None
-            None if the function has too few scales there, or ends too far below this share.
+            None if the function has too few scales there, or ends too far below this share, or if
+            every point is there several times.
         """
         if len(self.scales) < 3:
             return None
@@ -127,7 +131,9 @@ class LeftOut:
         scale = float(start + (high - reached) / (high - low) * (stop - start))
         return scale if scale <= REACH * self.scales[-1] else None
 
-    def _error(self, changes: Float64Array) -> float:
+    def _error(self, changes: Float64Array) -> float | None:
+        if self.points > 1 and not len(changes):
+            return None
         rows = float(self.represented.sum()) + self.shared
         mean = float(self.represented @ changes) / rows
         squares = float(self.represented @ np.square(changes - mean)) + self.shared * mean**2

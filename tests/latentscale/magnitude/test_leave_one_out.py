@@ -111,9 +111,10 @@ def test_a_few_neighbours_are_enough() -> None:
     assert every <= few <= 1.1 * every
 
 
-def test_where_every_point_is_there_twice_no_row_matters() -> None:
+def test_where_every_point_is_there_twice_no_row_tells() -> None:
     rows = np.random.default_rng(8).normal(size=(50, 3))
-    assert area_and_error(rows, counts=np.full(50, 2))[1] == 0.0
+    assert area_and_error(rows, counts=np.full(50, 2))[1] is None
+    assert area_and_error(rows[:1], counts=np.full(1, 2))[1] == 0.0
 
 
 def test_points_that_similarities_cannot_tell_apart_have_an_error() -> None:

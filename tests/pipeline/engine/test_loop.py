@@ -305,16 +305,22 @@ def test_the_dashboard_is_shown_to_its_own_pages_on_loopback() -> None:
         place = executor.dashboard.removeprefix("http://").removesuffix("/status")
         assert place.startswith("127.0.0.1:")
 
-        def answer(path: str, **headers: str) -> int:
+        def answer(path: str, **headers: str) -> tuple[int, str]:
             connection = http.client.HTTPConnection(place, timeout=10)
             connection.request("GET", path, headers=headers)
-            status = connection.getresponse().status
+            answered = connection.getresponse()
+            found = answered.status, answered.read().decode()
             connection.close()
-            return status
+            return found
 
-        assert answer("/status") == 200
-        assert answer("/info/main/workers.html") == 404
-        assert answer("/status/ws", **upgrade, Origin="http://elsewhere.example") == 403
+        assert answer("/status")[0] == 200
+        assert answer("/info/main/workers.html")[0] == 404
+        assert answer("/status/ws", **upgrade, Origin="http://elsewhere.example")[0] == 403
+        assert answer("/health") == (200, "ok")
+        if importlib.util.find_spec("prometheus_client") is not None:
+            found = answer("/metrics")
+            assert found[0] == 200
+            assert 'dask_scheduler_workers{state="idle"} 1.0' in found[1]
 
 
 def test_a_sibling_job_lends_its_results(tmp_path: Path) -> None:

@@ -179,10 +179,14 @@ def scheduler_here(
 
 
 def dashboard_settings(port: int) -> dict[str, Any]:
-    """Return the Dask settings for the dashboard on a port."""
+    """Return the Dask settings for the dashboard on a port, with /health and /metrics."""
     application = "distributed.scheduler.dashboard.bokeh-application"
     return {
-        "distributed.scheduler.http.routes": ["distributed.http.statics"],
+        "distributed.scheduler.http.routes": [
+            "distributed.http.statics",
+            "distributed.http.health",
+            "distributed.http.scheduler.prometheus",
+        ],
         # Prevent pages of other sites in the same browser from reading it.
         f"{application}.allow_websocket_origin": [f"127.0.0.1:{port}", f"localhost:{port}"],
         "distributed.dashboard.link": "http://127.0.0.1:{port}/status",
