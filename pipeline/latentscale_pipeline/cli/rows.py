@@ -55,6 +55,12 @@ def _one_reason(
     type=click.Choice(("corpus", "reference")),
     help="Rows of which corpus; by default those that --only is about, else of the corpus.",
 )
+@click.option(
+    "--new-since",
+    "baseline",
+    metavar="JOB",
+    help="Rows whose ids the corpus of another finished job doesn't have.",
+)
 @click.option("--columns", metavar="NAME,...", help="Columns to show, in this order.")
 @click.option("--where", help='Rows for which a condition holds, such as "outlier".')
 @click.option("--sort", metavar="COLUMN[:desc]", help="Column of numbers to sort by.")
@@ -70,6 +76,7 @@ def rows(
     job: str,
     only: str | None,
     of: Role | None,
+    baseline: str | None,
     columns: str | None,
     where: str | None,
     sort: str | None,
@@ -90,6 +97,7 @@ def rows(
     Example:
       latentscale rows jobs/nightly-1a2b3c4d --only near-duplicates
       latentscale rows jobs/nightly-1a2b3c4d --only leaks --output leaks.csv
+      latentscale rows jobs/tuesday --only outliers --new-since jobs/monday
       latentscale rows jobs/nightly-1a2b3c4d --where "outlier and nearest_distance > 0.4"
       latentscale rows jobs/nightly-1a2b3c4d --sort reference_distance:desc --limit 100
     """
@@ -104,6 +112,7 @@ def rows(
         sort=sort,
         # One more shows whether there are others.
         limit=shown + 1 if as_table else limit,
+        baseline=None if baseline is None else read_job(baseline),
     )
     if left_out := found.rows.corpus.manifest.dropped.count:
         rest = f"{counted(left_out, 'row')} of the source left out when it was ingested"

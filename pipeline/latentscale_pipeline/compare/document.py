@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from latentscale_pipeline.compare.cells import is_told_by_samples
@@ -17,6 +17,7 @@ from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.gates import SELECTORS
 from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.compare.rows_changed import RowChanges
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.scores import why_null
@@ -45,7 +46,7 @@ def comparison_document(
         "baseline": _identity(comparison.baseline),
         "unlike": [_mismatches(found) for found in comparison.mismatches],
         "notes": list(comparison.notes),
-        "rows": None if comparison.rows is None else asdict(comparison.rows),
+        "rows": None if comparison.rows is None else _row_changes(comparison.rows),
         "verdict": comparison.verdict.document(),
         "scores": [_compared(score) for score in comparison.shared],
         "only_in_job": [
@@ -129,6 +130,10 @@ def _sampled(score: ComparedScore) -> dict[str, Any]:
             "relative": difference / abs(usual.centre) if usual.centre else None,
         }
     }
+
+
+def _row_changes(rows: RowChanges) -> dict[str, Any]:
+    return {**asdict(replace(rows, new=())), "new": [each.document() for each in rows.new]}
 
 
 def _expected(score: ComparedScore) -> dict[str, Any]:

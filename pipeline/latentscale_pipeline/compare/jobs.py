@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from latentscale_pipeline.compare.comparability import Mismatch, find_comparability
@@ -87,24 +87,22 @@ class Comparison:
     def _new_rows(self) -> list[RowsToLookAt] | None:
         """Return the job's rows to look at that the baseline doesn't name for the same reason.
 
-        Without ids all are returned. Of a reason that the baseline names only some rows of, those
-        are that the baseline's corpus is known not to have; a reason without any is left out.
+        Without ids all are returned. Of a reason that either names only some rows of, those are
+        that only the job's corpus has; a reason of which these aren't known is left out.
         """
         before, after = self.baseline.results.rows, self.job.results.rows
         if before is None or after is None:
             return None
         known = {(each.reason, each.of): each for each in before}
-        new = self.rows.new_to_look_at if self.rows else ()
+        new = {each.reason: each for each in (self.rows.new if self.rows else ())}
         fresh = []
         for each in after:
             old = known.get((each.reason, each.of))
-            if old is not None and old.count > len(old.rows):
-                rows = [row for row in each.rows if each.of == "corpus" and row.id in new]
-                if not rows:
-                    continue
-            else:
-                named = {row.id for row in old.rows} if old else set()
-                rows = [row for row in each.rows if row.id is None or row.id not in named]
+            if old is not None and any(one.count > len(one.rows) for one in (each, old)):
+                fresh += [new[each.reason]] if each.of == "corpus" and each.reason in new else []
+                continue
+            named = {row.id for row in old.rows} if old else set()
+            rows = [row for row in each.rows if row.id is None or row.id not in named]
             fresh.append(each.model_copy(update={"rows": rows, "count": len(rows)}))
         return fresh
 
@@ -113,7 +111,12 @@ class Comparison:
         """Return the commands that list the rows behind the verdict."""
         commands = look_commands(self.results, self.job.url)
         chosen = [command for command in commands if " --" in command]
-        return list_of_baseline(chosen, self.job.url, self.baseline.url)
+        return list_of_baseline(chosen, self.job.url, self.baseline.url, self.new_reasons)
+
+    @property
+    def new_reasons(self) -> list[str]:
+        """Return the reasons to look at rows that only the job has."""
+        return [each.reason for each in (self.rows.new if self.rows else ()) if each.count]
 
     @property
     def scores_of_job(self) -> list[Score]:
@@ -191,16 +194,23 @@ def compare(
     return Comparison(job, baseline, tuple(scores), tuple(mismatches), comparability.notes)
 
 
-def list_of_baseline(commands: Sequence[str], job: str, baseline: str) -> list[str]:
+def list_of_baseline(
+    commands: Sequence[str], job: str, baseline: str, new: Collection[str] = ()
+) -> list[str]:
     """Let commands list rows of the baseline where they would list those of a job's reference.
 
-    Of a label that is rarer than in the baseline, the baseline has the rows.
+    Of a label that is rarer than in the baseline, the baseline has the rows. Of reasons with new
+    rows, these are listed.
     """
     beside, usual = (
         printable(f"rows {shlex.quote(folder)}{of}")
         for folder, of in ((job, " --of reference"), (baseline, ""))
     )
-    return [command.replace(beside, usual, 1) for command in commands]
+    since = printable(f" --new-since {shlex.quote(baseline)}")
+    return [
+        command.replace(beside, usual, 1) + since * (command.partition(" --only ")[2] in new)
+        for command in commands
+    ]
 
 
 def _paired(

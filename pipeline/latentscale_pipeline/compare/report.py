@@ -100,7 +100,7 @@ def _opening(
     if own is not None and own.value == "differs":
         gates = [f"The job differs from its reference: {own.reason}", *gates]
     names = comparison.job.id, comparison.baseline.id
-    commands = list_of_baseline(opening.commands, *names)
+    commands = list_of_baseline(opening.commands, *names, comparison.new_reasons)
     changed = [] if comparison.rows is None else comparison.rows.lines.values()
     found = replace(
         opening,

@@ -15,6 +15,8 @@ from latentscale_pipeline.corpus.repeated_ids import hash_ids
 from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.verdict import LEVEL
+from latentscale_pipeline.results.model import RowsToLookAt
+from latentscale_pipeline.rows.examples import rows_to_look_at
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import counted, printable
 
@@ -111,15 +113,15 @@ class RowChanges:
         None without ids.
     labels : LabelChanges or None
         How labels changed; None without labels.
-    new_to_look_at : tuple of str
-        Ids of rows that the job's results name and the baseline's corpus doesn't have.
+    new : tuple of RowsToLookAt
+        Rows to look at, by reason, that only the job has by their ids.
     """
 
     added: int | None
     removed: int | None
     kept: int | None
     labels: LabelChanges | None = None
-    new_to_look_at: tuple[str, ...] = ()
+    new: tuple[RowsToLookAt, ...] = ()
 
     @property
     def lines(self) -> dict[str, str]:
@@ -135,6 +137,8 @@ class RowChanges:
 
 def count_changes(job: FinishedJob, baseline: FinishedJob) -> RowChanges | None:
     """Compare ids and labels of two jobs' corpora; some 40 bytes a row of each are in memory.
+
+    Rows to look at are searched only where the corpora share rows: otherwise all are new.
 
     Returns
     -------
@@ -158,20 +162,15 @@ def count_changes(job: FinishedJob, baseline: FinishedJob) -> RowChanges | None:
         return None if found is None else RowChanges(None, None, None, found)
     kept, places = _kept_rows(ours, theirs)
     found = _compare_labels(labels, names, kept, places)
-    new = _missing(_named_ids(job), theirs)
+    new = _new_rows(job, corpora[0], np.unique(theirs)) if kept else ()
     return RowChanges(len(ours) - kept, len(theirs) - kept, kept, found, new)
 
 
-def _named_ids(job: FinishedJob) -> list[str]:
-    """Return the ids of the rows of its corpus that a job's results name."""
-    named = (row for each in job.results.rows or () if each.of == "corpus" for row in each.rows)
-    return sorted({row.id for row in named if row.id is not None})
-
-
-def _missing(ids: Sequence[str], hashes: Hashes) -> tuple[str, ...]:
-    """Return the ids whose hash isn't among ``hashes``."""
-    (found,) = hash_ids([np.array(ids, dtype=object)])
-    return tuple(np.array(ids, dtype=object)[~np.isin(found, hashes)].tolist())
+def _new_rows(job: FinishedJob, corpus: Corpus, known: Hashes) -> tuple[RowsToLookAt, ...]:
+    try:
+        return tuple(rows_to_look_at(job, {"corpus": corpus}, known) or ())
+    except (LatentscaleError, OSError):
+        return ()
 
 
 def _open(job: FinishedJob) -> Corpus | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from latentscale.array_types import Int64Array
+from latentscale.array_types import Int64Array, UInt64Array
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.base import Role, RowFilter
@@ -12,6 +12,7 @@ from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.results.model import RowsToLookAt, RowToLookAt
 from latentscale_pipeline.rows.columns import TEXTS, JobRows, known_columns
+from latentscale_pipeline.rows.new import without_ids
 from latentscale_pipeline.rows.selection import Order, choose_rows, count_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT, read_tables
 
@@ -19,25 +20,31 @@ MAX_ROWS = 50
 """Rows of a reason."""
 
 
-def rows_to_look_at(job: FinishedJob, corpora: Mapping[Role, Corpus]) -> list[RowsToLookAt] | None:
+def rows_to_look_at(
+    job: FinishedJob, corpora: Mapping[Role, Corpus], without: UInt64Array | None = None
+) -> list[RowsToLookAt] | None:
     """Return the most extreme rows of every reason that the job knows; None if it knows none.
 
-    Arrays on a local disk are mapped into memory, those of an object store are read whole. One
-    block of ids is in memory at a time.
+    Those whose id has a hash among ``without``, which ascends, are left out. Arrays on a local disk
+    are mapped into memory, those of an object store are read whole. One block of ids is in memory
+    at a time.
     """
-    found = list(_found(job, corpora))
+    found = list(_found(job, corpora, without))
     return found or None
 
 
-def _found(job: FinishedJob, corpora: Mapping[Role, Corpus]) -> Iterator[RowsToLookAt]:
+def _found(
+    job: FinishedJob, corpora: Mapping[Role, Corpus], without: UInt64Array | None
+) -> Iterator[RowsToLookAt]:
     known = {role: JobRows(job, role, known_columns(job, role), dict(corpora)) for role in corpora}
     for reason, wanted in ROW_FILTERS.items():
         rows = known.get(wanted.of)
         if rows is None or not set(names_in(wanted.where)) <= set(rows.columns):
             continue
         order = Order.parse(wanted.sort) if wanted.sort else None
-        numbers = choose_rows(rows, wanted.where, order, MAX_ROWS)
-        count = count_rows(rows, wanted.where)
+        test = None if without is None else without_ids(rows, without)
+        numbers = choose_rows(rows, wanted.where, order, MAX_ROWS, test)
+        count = count_rows(rows, wanted.where, test)
         described = _described(rows, wanted, numbers)
         yield RowsToLookAt(reason=reason, of=wanted.of, count=count, rows=described)
 

@@ -15,6 +15,7 @@ from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.rows.columns import JobRows, open_rows
+from latentscale_pipeline.rows.new import RowTest, new_since
 from latentscale_pipeline.rows.selection import Order, check_column, choose_rows, count_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT, Kind, Table, column_kind, read_tables
 
@@ -33,17 +34,22 @@ class FoundRows:
         The columns to show.
     where : str or None
         The condition that they meet.
+    test : callable or None
+        The test that they meet.
     """
 
     rows: JobRows
     numbers: Int64Array
     names: Sequence[str]
     where: str | None = None
+    test: RowTest | None = None
 
     @property
     def count(self) -> int:
-        """Number of rows that meet the condition, found or beyond the limit."""
-        return self.rows.corpus.n if self.where is None else count_rows(self.rows, self.where)
+        """Number of rows that meet the condition and the test, found or beyond the limit."""
+        if self.where is None and self.test is None:
+            return self.rows.corpus.n
+        return count_rows(self.rows, self.where, self.test)
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -64,6 +70,7 @@ def find_rows(
     where: str | None = None,
     sort: str | None = None,
     limit: int | None = None,
+    baseline: FinishedJob | None = None,
 ) -> FoundRows:
     """Find rows of a corpus of a finished job.
 
@@ -83,11 +90,14 @@ def find_rows(
         A column of numbers, or ``column:desc``.
     limit : int, optional
         Largest number of rows.
+    baseline : FinishedJob, optional
+        A job whose corpus doesn't have these rows, by their ids.
 
     Raises
     ------
     BadInput
-        If the reason, a column or the corpus is unknown, or the condition isn't valid.
+        If the reason, a column or the corpus is unknown, or the condition isn't valid, or ids of
+        both corpora are needed and not known.
     """
     if only is not None and only not in ROW_FILTERS:
         raise BadInput(f"{only} is no reason to look at rows; it can be {', '.join(ROW_FILTERS)}")
@@ -98,8 +108,9 @@ def find_rows(
     names = _names(rows, columns, reason)
     order = sort or (reason.sort if reason is not None else "")
     condition = _condition(reason, where)
-    numbers = choose_rows(rows, condition, Order.parse(order) if order else None, limit)
-    return FoundRows(rows, numbers, names, condition)
+    test = None if baseline is None else new_since(rows, baseline)
+    numbers = choose_rows(rows, condition, Order.parse(order) if order else None, limit, test)
+    return FoundRows(rows, numbers, names, condition, test)
 
 
 def explain_none(found: FoundRows) -> str:

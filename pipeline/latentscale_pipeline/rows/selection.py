@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentscale.array_types import BoolArray, Float64Array, Int64Array
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.corpus.expressions import (
     matching_rows,
@@ -17,6 +17,7 @@ from latentscale_pipeline.corpus.expressions import (
 )
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.rows.columns import TEXTS, JobRows
+from latentscale_pipeline.rows.new import RowTest
 
 BLOCK_ROWS = 1 << 17
 """Rows whose columns are in memory at once."""
@@ -41,9 +42,13 @@ class Order:
 
 
 def choose_rows(
-    rows: JobRows, where: str | None, order: Order | None, limit: int | None
+    rows: JobRows,
+    where: str | None,
+    order: Order | None,
+    limit: int | None,
+    test: RowTest | None = None,
 ) -> Int64Array:
-    """Return the numbers of the rows that meet a condition, in their order.
+    """Return the numbers of the rows that meet a condition and a test, in their order.
 
     Rows without a value to sort by come last. Equal ones stay in the order of the corpus.
 
@@ -55,7 +60,7 @@ def choose_rows(
     _check_names(rows, where, order)
     best, keys = np.empty(0, dtype=np.int64), np.empty(0)
     for block in _blocks(rows.corpus.n):
-        chosen = block[_matching(rows, where, block)]
+        chosen = _matching(rows, where, block, test)
         best = np.concatenate([best, chosen])
         if order is not None:
             keys = np.concatenate([keys, _sort_keys(rows, order, chosen)])
@@ -69,9 +74,9 @@ def choose_rows(
     return best[:limit]
 
 
-def count_rows(rows: JobRows, where: str) -> int:
-    """Return how many rows meet a condition."""
-    return sum(int(_matching(rows, where, block).sum()) for block in _blocks(rows.corpus.n))
+def count_rows(rows: JobRows, where: str | None, test: RowTest | None = None) -> int:
+    """Return how many rows meet a condition and a test."""
+    return sum(len(_matching(rows, where, block, test)) for block in _blocks(rows.corpus.n))
 
 
 def _blocks(n: int) -> Iterator[Int64Array]:
@@ -86,13 +91,15 @@ def _first(
     return rows[order], keys[order]
 
 
-def _matching(rows: JobRows, where: str | None, block: Int64Array) -> BoolArray:
-    if where is None:
-        return np.ones(len(block), dtype=bool)
-    found = {name: rows.read(name, block) for name in names_in(where)}
-    values = {name: column.values for name, column in found.items()}
-    nulls = {name: column.null for name, column in found.items()}
-    return matching_rows(where, values, len(block), nulls)
+def _matching(
+    rows: JobRows, where: str | None, block: Int64Array, test: RowTest | None
+) -> Int64Array:
+    if where is not None:
+        found = {name: rows.read(name, block) for name in names_in(where)}
+        values = {name: column.values for name, column in found.items()}
+        nulls = {name: column.null for name, column in found.items()}
+        block = block[matching_rows(where, values, len(block), nulls)]
+    return block if test is None or not len(block) else block[test(block)]
 
 
 def _sort_keys(rows: JobRows, order: Order, chosen: Int64Array) -> Float64Array:
