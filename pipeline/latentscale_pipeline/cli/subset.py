@@ -114,9 +114,9 @@ def export(corpus: str, target: str, overwrite: bool, of: Role | None, **chosen:
 
     A .npy file holds the vectors. A Parquet file has them in the column "vector", beside ids,
     labels, the beginnings of texts and weights, and in "row" the number of each row in the corpus,
-    counted from 0; where rows of the source were left out, "source_row" counts these, too. A corpus
-    has no other columns: of your own table take the rows with these numbers. Rows are selected as
-    in `latentscale subset`.
+    counted from 0; where rows were left out of the source, or shards by the job, "source_row"
+    counts these, too. A corpus has no other columns: of your own table take the rows with these
+    numbers. Rows are selected as in `latentscale subset`.
 
     \b
     Example:
@@ -128,7 +128,7 @@ def export(corpus: str, target: str, overwrite: bool, of: Role | None, **chosen:
     rows = _choose(opened, **chosen)
     with reported("export", "rows") as progress:
         numbers = {"row": rows}
-        if opened.manifest.dropped.count:
+        if opened.manifest.dropped.count or opened.excluded:
             numbers["source_row"] = opened.source_rows(rows)
         source = chosen_source(opened, rows)
         write_file(source, numbers, target, overwrite=overwrite, progress=progress)

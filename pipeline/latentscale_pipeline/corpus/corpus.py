@@ -339,17 +339,17 @@ class Corpus:
         stored = io.BytesIO(self.read_object(known.all_rows))
         return cast(Int64Array, np.load(stored, allow_pickle=False))
 
-    def source_rows(self, rows: Int64Array) -> Int64Array:
-        """Return the numbers of rows among all rows of the sources, those left out included.
+    def stored_rows(self, rows: Int64Array) -> Int64Array:
+        """Return the numbers of rows among all stored ones, those of excluded shards included."""
+        starts, stops = np.array(list(self._kept_ranges())).T
+        ends = np.cumsum(stops - starts)
+        return np.asarray(rows + (stops - ends)[np.searchsorted(ends, rows, side="right")])
 
-        Parameters
-        ----------
-        rows : ndarray of int64
-            Numbers of rows of the corpus as it is stored.
-        """
-        dropped = self.dropped_rows()
+    def source_rows(self, rows: Int64Array) -> Int64Array:
+        """Return the numbers of rows among all rows of the sources, those left out included."""
+        dropped, stored = self.dropped_rows(), self.stored_rows(rows)
         # Before the row k that stays, and the j-th that was dropped, k + j rows were read.
-        return rows + np.searchsorted(dropped - np.arange(len(dropped)), rows, side="right")
+        return stored + np.searchsorted(dropped - np.arange(len(dropped)), stored, side="right")
 
     def read_object(self, stored: StoredObject) -> bytearray:
         """Return the bytes of one stored object, checked against the manifest.

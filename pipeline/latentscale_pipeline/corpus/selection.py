@@ -158,4 +158,4 @@ def _companion(corpus: Corpus, name: str, advice: str = "") -> npt.NDArray[Any]:
             f"; use --rows JOB for what a job knows, --table FILE, or ingest it again with {name}"
         )
         raise BadInput(f"{corpus.url}: it has no {name} (it has {has}){advice}")
-    return np.concatenate(list(corpus.read_blocks(name, 0, corpus.n)))
+    return np.concatenate(list(corpus.companion_blocks(name)))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from latentscale_pipeline.corpus import open_corpus
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -128,3 +129,41 @@ def test_near_rows_of_many_are_dropped_by_cells(
     assert "40 of 900 rows left out" in ended.err
     assert "near rows were looked for in cells: of 675 random rows " in ended.err
     assert np.array_equal(np.load(target), np.delete(rows, np.arange(800, 840), axis=0))
+
+
+def test_rows_of_a_job_without_some_shards_are_those_that_it_counts(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    rows = np.random.default_rng(4).normal(size=(4000, 4)).astype("f4")
+    np.save(tmp_path / "rows.npy", rows)
+    (tmp_path / "ids.txt").write_text("".join(f"id{i}\n" for i in range(4000)))
+    # The third source row is dropped; shards of 1024 rows follow.
+    rows[2, 1] = np.nan
+    np.save(tmp_path / "rows.npy", rows)
+    corpus = tmp_path / "corpus.zarr"
+    given = ("--ids", tmp_path / "ids.txt", "--on-invalid", "drop", "--shard-size", "4KiB")
+    assert latentscale("ingest", tmp_path / "rows.npy", corpus, *given).code == 0
+    excluded = "exclude_shards={corpus: [vectors/c/0/0, vectors/c/2/0]}"
+    ended = latentscale(
+        *("run", corpus, "-o", excluded, "--measures", "duplicates", "--name", "part"),
+        *("--output", tmp_path / "jobs", "-o", "cluster.kind=serial"),
+    )
+    assert ended.code == 0, ended.err
+    [job] = (tmp_path / "jobs").glob("part-*")
+    kept = np.concatenate([np.arange(1025, 2049), np.arange(3073, 4000)])
+    listed = latentscale("rows", job, "--json").out.splitlines()
+    assert [json.loads(line)["id"] for line in listed] == [f"id{i}" for i in kept]
+    assert latentscale("export", job, tmp_path / "all.npy").code == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "all.npy"), rows[kept])
+    some = ("--where", "row >= 1020 and row < 1030")
+    assert latentscale("export", job, tmp_path / "some.parquet", *some).code == 0
+    table = pa.parquet.read_table(tmp_path / "some.parquet").to_pydict()
+    assert table["row"] == [*range(1020, 1030)]
+    assert table["source_row"] == kept[1020:1030].tolist()
+    assert table["ids"] == [f"id{i}" for i in kept[1020:1030]]
+    np.testing.assert_array_equal(np.array(table["vector"], "f4"), rows[kept[1020:1030]])
+    named = latentscale("subset", job, tmp_path / "part.zarr", "--where", "id == 'id1300'")
+    assert named.code == 0, named.err
+    part = open_corpus(str(tmp_path / "part.zarr"))
+    assert part.texts("ids") == ["id1300"]
+    np.testing.assert_array_equal(part.read_all(), rows[1300:1301])

@@ -117,7 +117,7 @@ class Zarr(Container):
 class CorpusRows(Container):
     """Rows of a corpus with their ids, labels and weights; shards are checked on reading.
 
-    ``rows`` are the numbers of the chosen rows, ascending; None means all.
+    ``rows`` are the stored numbers of the chosen rows, ascending; None means all.
     """
 
     path: str
@@ -147,6 +147,8 @@ class CorpusRows(Container):
 def corpus_rows(corpus: Corpus, rows: Int64Array | None = None) -> CorpusRows:
     """Return all or chosen rows of a corpus as a container."""
     count = corpus.n if rows is None else len(rows)
+    if corpus.excluded:
+        rows = corpus.stored_rows(np.arange(corpus.n) if rows is None else rows)
     fields = [Field("vectors", (count, corpus.d), corpus.dtype)]
     for name, array in corpus.manifest.arrays.items():
         dtype = STRINGS if array.dtype == "string" else np.dtype(array.dtype)
