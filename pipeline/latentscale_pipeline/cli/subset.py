@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -290,7 +291,8 @@ def _chosen(corpus: Corpus, selection: Selection, among: Int64Array | None) -> I
 
 
 def _selection(ids: Path | None, labels: tuple[str, ...], **chosen: Any) -> Selection:
-    wanted = (
-        None if ids is None else read_text(ids, "a text file with one id per line").splitlines()
-    )
+    wanted = None
+    if ids is not None:
+        lines = read_text(ids, "a text file with one id per line").removeprefix("\ufeff")
+        wanted = re.split(r"\r?\n", lines.removesuffix("\n"))
     return Selection(ids=wanted, labels=labels or None, **chosen)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,8 @@ def choose_rows(
             name: _column(corpus, name, selection.table, suggest_quotes(selection.where, name))
             for name in names_in(selection.where)
         }
-        chosen &= matching_rows(selection.where, columns, corpus.n)
+        nulls = {n: np.isnan(own) for n, own in columns.items() if own.dtype.kind == "f"}
+        chosen &= matching_rows(selection.where, columns, corpus.n, nulls)
     rows = np.flatnonzero(chosen)
     if selection.sample is not None:
         if selection.sample > len(rows):
@@ -141,6 +142,7 @@ def _column(corpus: Corpus, name: str, table: str | None, advice: str = "") -> n
                 f"{container.locate(field)}: the column doesn't have one value per row; use "
                 "another column"
             )
+        field = replace(field, empty_for_null=field.dtype.kind in "fT")
         blocks += container.blocks(field, 0, field.shape[0])
     rows = sum(map(len, blocks))
     if rows != corpus.n:
@@ -148,7 +150,13 @@ def _column(corpus: Corpus, name: str, table: str | None, advice: str = "") -> n
             f"{where}: the table has {rows} rows, but {corpus.url} has {corpus.n}; give one row "
             "for each, in the same order"
         )
-    return np.concatenate(blocks)
+    column = np.concatenate(blocks)
+    if column.dtype.kind != "S":
+        return column
+    try:
+        return np.char.decode(column, "utf-8").astype(STRINGS)
+    except UnicodeDecodeError:
+        raise BadInput(f"{where}: its {name} isn't UTF-8; convert the file") from None
 
 
 def _companion(corpus: Corpus, name: str, advice: str = "") -> npt.NDArray[Any]:

@@ -262,6 +262,8 @@ def _fields(schema: Any, rows: int, first: Any) -> tuple[Field, ...]:
             fields.append(Field(column.name, (rows,), dtype))
             if dtype.kind == "f":
                 floats[column.name] = dtype
+        elif pa.types.is_boolean(column.type):
+            fields.append(Field(column.name, (rows,), np.dtype(bool)))
     return tuple(fields + joined_fields(floats, rows))
 
 

@@ -97,6 +97,10 @@ class Container(ABC):
         """Return the path and name of a field, for records and messages."""
         return f"{self.path}:{field.name}" if field.name else self.path
 
+    def as_written(self, field: Field) -> Field:
+        """Return a field with its whole numbers as the texts they are written as, if they are."""
+        return field
+
     def check(self, field: Field) -> None:  # noqa: B027 -- most formats have nothing to check
         """Refuse a field that can't be complete, before any of its rows is read."""
 
@@ -196,11 +200,16 @@ def choose_column(container: Container, name: str | None, kinds: str) -> Field:
         If there is no such field, or several (the message lists them).
     """
     if name is not None:
-        return _named(container, container.fields, name)
+        found = _named(container, container.fields, name)
+        container.check(found)
+        return found
     if container.single:
         return container.fields[0]
     suitable = [f for f in container.fields if len(f.shape) == 1 and f.dtype.kind in kinds]
+    # True and false are no first choice for labels.
+    suitable = [f for f in suitable if f.dtype.kind != "b"] or suitable
     if len(suitable) == 1:
+        container.check(suitable[0])
         return suitable[0]
     what = "several columns are suitable" if suitable else "no column is suitable"
     raise BadInput(

@@ -219,7 +219,9 @@ def _number(value: Any, field: Field, where: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # A text that was cut may end in half of a character, which no encoding has.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _shown(value: Any) -> str:

@@ -38,6 +38,9 @@ WHITESPACE = " "
 WHOLE_LINE = ""
 """Delimiter that stands for none: each line is one value."""
 
+MIN_COUNTED = 3
+"""Fewest columns named 0, 1, 2 … that show a line of names beside others."""
+
 _TEXT_BYTES = 128
 """Approximate size of a text value in memory."""
 
@@ -111,6 +114,10 @@ class Text(Container):
                 values[i] = self._numbers(found, field, row, offset)
             yield values if field.columns or is_list else values[:, 0]
 
+    def as_written(self, field: Field) -> Field:
+        """Return a field with its whole numbers as they are written: 007 isn't 7."""
+        return replace(field, dtype=STRINGS) if field.dtype.kind == "i" else field
+
     def _rows(self, start: int, stop: int) -> Iterator[tuple[int, int, list[str]]]:
         """Yield row number, byte offset and fields of each row."""
         for row, offset, line in self.lines.read(start, stop):
@@ -173,7 +180,8 @@ def open_text(file: File, delimiter: str | None = None) -> Text:
             f"{file.name}: its first line states {dialect.stated[0]} rows, but it has {lines.rows} "
             f"(up to byte {file.size}); copy or write it again"
         )
-    return Text(file.name, _fields(head, dialect, lines.rows), lines, dialect)
+    sniffed = first_lines(head, file.size)[dialect.skipped : dialect.skipped + SNIFFED_ROWS]
+    return Text(file.name, _fields(sniffed, dialect, lines.rows), lines, dialect)
 
 
 def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
@@ -223,14 +231,21 @@ def _items(cell: str) -> list[str]:
 
 
 def _names_columns(cells: list[str]) -> bool:
-    """Return whether a first line holds column names or a data frame's column numbers."""
-    counted = [str(place) for place in range(len(cells))]
-    return cells in (counted, ["", *counted[:-1]]) or not any(map(_NUMBER.fullmatch, cells))
+    """Return whether a first line holds column names, which may be a data frame's numbers."""
+    numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
+    named = len(cells) - len(numbers)
+    # Beside a name three numbers tell; without one, all of a line from 0.
+    return not numbers or (
+        len(numbers) >= (MIN_COUNTED if named else 1)
+        and any(
+            numbers == [str(first + place) for place in range(len(numbers))]
+            for first in ((0, 1) if named else (0,))
+        )
+    )
 
 
-def _fields(head: bytes, dialect: Dialect, rows: int) -> tuple[Field, ...]:
+def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, ...]:
     """Return the fields of a text file, with column types detected from the first rows."""
-    lines = first_lines(head, len(head))[dialect.skipped : dialect.skipped + SNIFFED_ROWS]
     table = [dialect.split(line) for line in lines]
     table = [row for row in table if len(row) == len(dialect.names)] or [[""] * len(dialect.names)]
     dtypes: dict[str, np.dtype[Any]] = {}

@@ -126,7 +126,8 @@ def _sidecar(name: str, where: str, opened: Sequence[tuple[Container, Field]]) -
     def blocks() -> Iterator[npt.NDArray[Any]]:
         for container, chosen in opened:
             row = 0
-            field = replace(chosen, empty_for_null=name in MAY_BE_MISSING)
+            written = chosen if name == "weights" else container.as_written(chosen)
+            field = replace(written, empty_for_null=name in MAY_BE_MISSING)
             for block in container.blocks(field, 0, field.shape[0]):
                 yield _converted(name, block, row, container.locate(field))
                 row += len(block)

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -258,7 +258,7 @@ def open_sources(
                 f"{source.path}: rows of {source.d} dimensions, but {items[0].path} has "
                 f"{items[0].d}; ingest them into separate corpora"
             )
-    items = _with_named(items, columns or {})
+    items = _with_named([_in_order_of(items[0], source) for source in items], columns or {})
     for source in items:
         taken = {name: column.name for name, column in source.columns.items()}
         chosen = [source.field.name, source.field.columns, *([taken] if taken else [])]
@@ -277,6 +277,8 @@ def _with_named(items: list[Source], columns: Mapping[str, str]) -> list[Source]
     for name, names in COLUMNS.items():
         found = [find_column(source.container, names, source.rows) for source in items]
         if name not in columns and all(found):
+            for source, column in zip(items, found, strict=True):
+                source.container.check(cast(Field, column))
             items = [
                 replace(source, columns={**source.columns, name: column})
                 for source, column in zip(items, found, strict=True)
@@ -285,9 +287,26 @@ def _with_named(items: list[Source], columns: Mapping[str, str]) -> list[Source]
     return items
 
 
+def _in_order_of(first: Source, source: Source) -> Source:
+    """Return a source whose joined columns have the order that they have in the first one."""
+    names, others = first.field.columns, source.field.columns
+    positions = tuple(map(str, range(len(names))))
+    if names == others or not (names and others) or positions in (names, others):
+        return source
+    if set(names) != set(others):
+        strange = next(name for name in others if name not in names)
+        raise BadInput(
+            f"{source.path}: its vectors have a column {strange}, which {first.path} doesn't have; "
+            "ingest them into separate corpora, or give their columns the same names"
+        )
+    return replace(source, field=replace(source.field, columns=names))
+
+
 def _source(container: Container, vectors: str | None, columns: Mapping[str, str]) -> Source:
     named = {name: column for name, column in columns.items() if column}
-    field = choose_vectors(container, vectors, named.values())
+    # A column that is named as ids, labels or texts is no dimension unless all are asked for.
+    used = {*named.values(), *(() if vectors else NAMES)}
+    field = choose_vectors(container, vectors, used)
     chosen = {name: choose_column(container, column, "") for name, column in named.items()}
     for column in chosen.values():
         if column.shape != field.shape[:1]:
