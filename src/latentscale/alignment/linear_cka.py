@@ -87,6 +87,8 @@ def _centred(vectors: ArrayLike) -> Float64Array:
     rows = np.array(vectors, dtype=np.float64)
     if rows.ndim != 2 or not np.isfinite(rows).all():
         raise ValueError("vectors must be a finite array of rank 2")
+    # The mean of equal rows may be off by a rounding; that of their differences is 0.
+    rows -= rows[:1].copy()
     rows -= rows.mean(axis=0)
     largest = float(np.abs(rows).max(initial=0.0))
     return rows / largest if largest > 0.0 else rows

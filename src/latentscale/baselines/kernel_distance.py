@@ -108,7 +108,11 @@ def kernel_distance(first: ArrayLike, second: ArrayLike) -> KernelDistance:
         )
     groups = max(1, min(GROUPS, len(x) // MIN_ROWS, len(y) // MIN_ROWS))
     centre = _middle(x, y)
-    sums = _Sums(*(_group_sums(*pair, centre, groups) for pair in ((x, x), (y, y), (x, y))))
+    sums = _Sums(
+        _group_sums(x, x, centre, groups, within=True),
+        _group_sums(y, y, centre, groups, within=True),
+        _group_sums(x, y, centre, groups, within=False),
+    )
     sizes = tuple(np.bincount(np.arange(len(rows)) % groups) for rows in (x, y))
     value, rounding = _unbiased(sums, *sizes), _rounding(x, y, centre)
     error = _jackknife(sums, *sizes) if groups > 1 else 0.0
@@ -182,16 +186,21 @@ def _middle(x: NDArray[np.floating], y: NDArray[np.floating]) -> Float64Array:
 
 
 def _group_sums(
-    x: NDArray[np.floating], y: NDArray[np.floating], centre: Float64Array, groups: int
+    x: NDArray[np.floating],
+    y: NDArray[np.floating],
+    centre: Float64Array,
+    groups: int,
+    *,
+    within: bool,
 ) -> Float64Array:
-    """Sum h over the pairs of different rows of every two groups."""
+    """Sum h over the pairs of rows of every two groups; within a set, of different rows."""
     sums = np.zeros((groups, groups))
     for rows in row_blocks(len(x), BLOCK_ROWS):
         left = x[rows] - centre
         dealt_left = _membership(rows, groups)
         for columns in row_blocks(len(y), BLOCK_ROWS):
             tile = _kernel_tile(left, y[columns] - centre, centre)
-            if y is x and rows == columns:
+            if within and rows == columns:
                 np.fill_diagonal(tile, 0.0)
             sums += dealt_left.T @ tile @ _membership(columns, groups)
     return sums

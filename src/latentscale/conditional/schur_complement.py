@@ -86,8 +86,12 @@ def schur_scores(outputs: NDArray[Any], prompts: NDArray[Any], n: int) -> dict[s
         return None
     centred = _Fit.of(moment - np.outer(mean, mean), d, negligible)
     values, vectors = np.linalg.eigh(0.5 * (fit.left + fit.left.T))
-    values = np.maximum(values, NEGLIGIBLE)
-    along = math.log(float(values.sum())) - np.log(values)
+    held = values > NEGLIGIBLE
+    values = np.where(held, values, 0.0)
+    total_left = max(float(values.sum()), NEGLIGIBLE)
+    along = np.where(held, math.log(total_left) - np.log(np.where(held, values, 1.0)), 0.0)
+    # What an eigenvalue below may add to the entropy.
+    unknown = int(d - held.sum()) * NEGLIGIBLE * (1.0 - math.log(NEGLIGIBLE))
     diverse, left, spread = (np.empty(m) for _ in range(3))
     for start, unit in zip(range(0, m, BLOCK_ROWS), _unit_blocks(outputs, prompts), strict=True):
         block = slice(start, start + len(unit))
@@ -96,7 +100,8 @@ def schur_scores(outputs: NDArray[Any], prompts: NDArray[Any], n: int) -> dict[s
         left[block] = np.square(centred.residuals(unit)).sum(axis=1)
         spread[block] = np.square(unit[:, :d]).sum(axis=1)
     scendi, limits = math.exp(float(values @ along)), (1.0, math.inf)
-    found = {SCENDI: _scored(scendi, scendi * diverse, fit.rank, n, ROUNDING * d, limits)}
+    rounding = ROUNDING * d + unknown * scendi
+    found = {SCENDI: _scored(scendi, scendi * diverse, fit.rank, n, rounding, limits)}
     if (whole := float(spread.mean())) > NEGLIGIBLE:
         ratio = (m - 1) / max(m - 1 - centred.rank, 1) * float(left.mean()) / whole
         influences = ratio * (left / max(float(left.mean()), NEGLIGIBLE) - spread / whole)

@@ -86,7 +86,7 @@ def two_sample_discrepancy(
     Raises
     ------
     ValueError
-        If a corpus has fewer than two groups.
+        If a corpus has fewer than two groups, or two rows without one of them.
 
     Notes
     -----
@@ -96,6 +96,8 @@ def two_sample_discrepancy(
     if min(sums.first, count - sums.first) < 2:
         raise ValueError(f"{sums.first} and {count - sums.first} groups; both need at least two")
     sides = np.arange(count) < sums.first
+    if min(int(own.sum() - own.max()) for own in (sums.sizes[sides], sums.sizes[~sides])) < 2:
+        raise ValueError("without one of its groups, each side needs at least two rows")
     value = float(_discrepancies(sums, sides[None].astype(np.float64))[0])
     divided = []
     for start in range(0, divisions, AT_ONCE):

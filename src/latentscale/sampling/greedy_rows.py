@@ -87,7 +87,9 @@ def farthest_first(
     rows, distances = [row], [math.inf]
     for chosen in range(1, count + 1):
         beside = squares - 2.0 * products.of(row, -nearest)
-        np.minimum(nearest, beside + squares[row], out=nearest)
+        beside += squares[row]
+        # A small distance may come out below 0, and that of a chosen row is -1.
+        np.minimum(nearest, np.maximum(beside, 0.0, out=beside), out=nearest)
         # A row that is chosen is never the farthest, not even among equal ones.
         nearest[row] = -1.0
         if progress is not None:

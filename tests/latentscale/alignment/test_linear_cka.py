@@ -86,6 +86,14 @@ def test_a_rotation_changes_nothing_and_another_model_has_nothing_in_common() ->
     assert abs(score(x, other, DEBIASED).estimate.value) < 0.02
 
 
+def test_equal_vectors_are_equal_whatever_their_mean_rounds_to() -> None:
+    rng = np.random.default_rng(21)
+    for m in range(10, 60):
+        x, y = np.tile(rng.normal(size=(1, 16)), (m, 1)), rng.normal(size=(m, 8))
+        for second in (y, np.tile(rng.normal(size=(1, 8)), (m, 1))):
+            assert set(linear_cka(x, second).values()) == {None}
+
+
 def test_equal_vectors_have_no_score_and_rows_must_be_paired() -> None:
     x = np.random.default_rng(2).normal(size=(20, 3))
     assert linear_cka(x, np.ones((20, 4))) == {BIASED: None, DEBIASED: None}

@@ -106,6 +106,13 @@ def test_kernel_distance_is_unbiased_and_its_error_is_right() -> None:
     assert np.mean(errors) == pytest.approx(float(np.std(values)), rel=0.15)
 
 
+def test_the_distance_of_an_array_to_itself_is_that_to_its_copy() -> None:
+    rows = np.random.default_rng(5).normal(size=(50, 4)) + 1.0
+    assert kernel_distance(rows, rows) == kernel_distance(rows, rows.copy())
+    expected = oracles.kernel_distance(rows, rows.copy())
+    assert kernel_distance(rows, rows).value == pytest.approx(expected, rel=1e-9)
+
+
 def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="at least two rows"):
         kernel_distance(np.ones((1, 2)), np.ones((4, 2)))

@@ -59,6 +59,26 @@ def test_outputs_that_prompts_determine_and_outputs_without_a_tie() -> None:
     assert found[EXPLAINED].estimate.value == pytest.approx(0.0, abs=0.003)
 
 
+def test_directions_without_a_residual_add_nothing() -> None:
+    rng = np.random.default_rng(22)
+    m, d = 300, 768
+    prompts = rng.normal(size=(m, 3))
+    prompts /= np.linalg.norm(prompts, axis=1, keepdims=True)
+    frame = np.linalg.qr(rng.normal(size=(d, 4)))[0]
+    signs = rng.choice([-1.0, 1.0], size=(m, 1))
+    outputs = np.sqrt(0.5) * (prompts @ frame[:, :3].T + signs @ frame[:, 3:].T)
+    fitted = signs - prompts @ np.linalg.lstsq(prompts, signs, rcond=None)[0]
+    left = 0.5 * float(np.mean(fitted**2))
+    found = schur_scores(outputs, prompts, m)
+    assert found is not None
+    estimate = found[SCENDI].estimate
+    assert estimate is not None
+    # One eigenvalue has no entropy beside itself.
+    assert left > 0.4
+    assert estimate.value == pytest.approx(1.0, abs=1e-9)
+    assert estimate.lower <= 1.0 <= estimate.upper < 1.0 + 1e-5
+
+
 def test_few_pairs_explain_nothing_by_chance() -> None:
     """The share isn't the larger for prompts of many dimensions."""
     found = []

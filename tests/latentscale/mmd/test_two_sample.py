@@ -149,3 +149,9 @@ def test_one_group_is_refused():
         two_sample_discrepancy(
             GroupSums(np.eye(3), np.ones(3), np.ones(3, int), 1), np.random.default_rng(0)
         )
+
+
+def test_a_side_needs_rows_without_any_of_its_groups() -> None:
+    sums = GroupSums(np.ones((4, 4)), np.ones(4), np.ones(4, dtype=np.int64), 2)
+    with pytest.raises(ValueError, match="each side needs at least two rows"):
+        two_sample_discrepancy(sums, np.random.default_rng(0))

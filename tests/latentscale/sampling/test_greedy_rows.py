@@ -48,6 +48,16 @@ def test_the_radius_is_at_most_twice_the_smallest_possible(seed: int) -> None:
     assert best - 1e-3 <= found.radius <= 2 * best + 1e-3
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_no_row_is_chosen_twice_where_distances_are_rounded(seed: int) -> None:
+    rng = np.random.default_rng([3, seed])
+    rows = np.repeat(rng.uniform(0, 255, size=(50, 784)).astype("f4"), 4, axis=0)
+    found = farthest_first(rows, 150)
+    assert len(set(found.rows.tolist())) == 150
+    # The first fifty are one of each kind, in whatever order.
+    assert len(np.unique(rows[found.rows[:50]], axis=0)) == 50
+
+
 def test_equal_rows_come_last_and_no_row_twice() -> None:
     points = np.repeat(np.eye(4, dtype="f4"), 3, axis=0)
     found = farthest_first(points, 12)

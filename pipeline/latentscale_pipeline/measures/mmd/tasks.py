@@ -92,11 +92,16 @@ def compare_rows(inputs: Inputs) -> Output:
         pairs = sum_feature_pairs(grouped.sum(axis=1))
         own = _squares(features).reshape(len(sizes), size).sum(axis=1)
     found = two_sample_discrepancy(GroupSums(pairs, own, sizes, counts[0]), generator)
-    reach = ROUNDING * max(1.0, float(own.max()) / size)
+    reach = ROUNDING * max(_unit(kernel), float(own.max()) / size)
     values = {"lower": found.value - reach, "upper": found.value + reach, "bounds": "exact"}
     shape = {"groups": list(counts), "rows": [count * size for count in counts]}
     method = "pairs" if kernel == "rbf" else "features"
     return _output(found, {**values, **shape, "method": method, "bandwidth": bandwidth})
+
+
+def _unit(kernel: str) -> float:
+    """Return the largest similarity of a kernel that has one; others have the data's unit."""
+    return 0.0 if kernel == "linear" else 1.0
 
 
 # --- many rows -----------------------------------------------------------------------------------
@@ -177,7 +182,7 @@ def compare_groups(inputs: Inputs) -> Output:
     groups = GroupSums(sum_feature_pairs(sums), own, sizes, first)
     found = two_sample_discrepancy(groups, inputs.generator())
     sides = [slice(0, first), slice(first, None)]
-    reach, bounds = ROUNDING * max(1.0, float(own.sum() / sizes.sum())), "exact"
+    reach, bounds = ROUNDING * max(_unit(p["kernel"]), float(own.sum() / sizes.sum())), "exact"
     if fourier:
         means = [sums[side].sum(axis=0) / sizes[side].sum() for side in sides]
         reach, bounds = _frequency_error(means[0] - means[1]), "interval95"

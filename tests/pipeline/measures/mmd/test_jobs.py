@@ -68,6 +68,17 @@ def test_it_equals_its_definition(tmp_path: Path) -> None:
     assert rbf["divisions"] == 9999
 
 
+def test_the_bracket_of_a_linear_kernel_has_the_unit_of_the_data(tmp_path: Path) -> None:
+    rows = corpora(50, 50)
+    widths = []
+    for name, unit in (("one", 1.0), ("small", 1e-6)):
+        job = run(tmp_path / name, *(unit * own for own in rows), "kernels: [linear]")
+        [found] = by_kernel(job).values()
+        assert found["lower"] < found["value"] < found["upper"]
+        widths.append((found["upper"] - found["lower"]) / found["value"])
+    assert widths[1] == pytest.approx(widths[0], rel=1e-3)
+
+
 def test_features_of_many_rows_give_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
