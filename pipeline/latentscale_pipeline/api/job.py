@@ -176,6 +176,7 @@ class JobResults:
         where: str | None = None,
         sort: str | None = None,
         limit: int | None = None,
+        new_since: JobResults | str | Path | None = None,
     ) -> Rows:
         """Return rows of the corpus or the reference, as ``latentscale rows`` does.
 
@@ -185,11 +186,13 @@ class JobResults:
             A reason to look at rows, such as ``near-duplicates`` or ``leaks``.
         of, columns, where, sort, limit
             As the options of the command; ``columns`` is a sequence.
+        new_since : JobResults or str or Path, optional
+            Another job, whose corpus doesn't have these rows, by their ids.
 
         Raises
         ------
         ValueError
-            If a name is unknown, or the condition isn't valid.
+            If a name is unknown, or the condition isn't valid, or ids aren't known.
         """
         asked: dict[str, Any] = {
             "of": of,
@@ -197,6 +200,7 @@ class JobResults:
             "where": where,
             "sort": sort,
             "limit": limit,
+            "baseline": None if new_since is None else _opened(new_since)._finished(),
         }
         try:
             return Rows(find_rows(FinishedJob(self.folder, self.document), only=only, **asked))
@@ -254,8 +258,7 @@ class JobResults:
         ValueError
             If there is no finished job in the folder.
         """
-        other = baseline if isinstance(baseline, JobResults) else read_job(baseline)
-        ours, theirs = self._finished(), other._finished()
+        ours, theirs = self._finished(), _opened(baseline)._finished()
         found = compare(ours, theirs, allow_incomparable=allow_incomparable)
         return JobComparison(replace(found, rows=count_changes(ours, theirs)))
 
@@ -401,6 +404,10 @@ def run(
     except LatentscaleError as error:
         raise RuntimeError(str(error)) from None
     return JobResults(finished.store.url, finished.results)
+
+
+def _opened(job: JobResults | str | Path) -> JobResults:
+    return job if isinstance(job, JobResults) else read_job(job)
 
 
 def read_job(folder: str | Path) -> JobResults:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import latentscale_pipeline.api
 from latentscale_pipeline.compare import rows_changed
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.compare.report import (
@@ -253,10 +254,15 @@ def test_new_rows_are_found_among_more_than_results_name(tmp_path: Path, latents
     listed = latentscale(*command.split(), "--json").out.splitlines()
     ids = [f"{i:03}" for i in range(470, 560)]
     assert [json.loads(line)["id"] for line in listed] == ids
+    job = latentscale_pipeline.api.read_job(nightly)
+    found = job.rows("exact-duplicates", new_since=release).to_pandas()
+    assert found["id"].tolist() == ids
+    with pytest.raises(ValueError, match="no results.json here"):
+        job.rows(new_since=tmp_path)
     told = json.loads(latentscale("compare", nightly, release, "--json").out)["rows"]["new"]
-    found = {each["reason"]: each for each in told}
-    assert found["exact-duplicates"]["count"] == 90
-    assert [row["id"] for row in found["exact-duplicates"]["rows"]] == ids[:50]
+    by_reason = {each["reason"]: each for each in told}
+    assert by_reason["exact-duplicates"]["count"] == 90
+    assert [row["id"] for row in by_reason["exact-duplicates"]["rows"]] == ids[:50]
     report = json.loads(latentscale("report", nightly, release, "--format", "json").out)
     opening = report["opening"]
     assert len(opening["look"]) == 3
