@@ -257,7 +257,7 @@ def test_new_rows_are_found_among_more_than_results_name(tmp_path: Path, latents
     job = latentscale_pipeline.api.read_job(nightly)
     found = job.rows("exact-duplicates", new_since=release).to_pandas()
     assert found["id"].tolist() == ids
-    with pytest.raises(ValueError, match="no results.json here"):
+    with pytest.raises(ValueError, match=r"no results\.json here"):
         job.rows(new_since=tmp_path)
     told = json.loads(latentscale("compare", nightly, release, "--json").out)["rows"]["new"]
     by_reason = {each["reason"]: each for each in told}

@@ -9,6 +9,7 @@ counted. Any range of rows can be read, in blocks of a few MiB (of a Zarr, in wh
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -386,6 +387,11 @@ def find_files(pattern: str, target: str | None = None) -> list[File]:
             listed = any(item.is_folder and fs.ls(item.path) for item in given)
             what = "nothing here but hidden files and jobs" if listed else "the folder is empty"
             raise BadInput(f"{shown}: {what}; name the files that hold the vectors")
+    for file in found:
+        # Bytes of a name that aren't UTF-8 are halves of characters, which no manifest can hold.
+        if any("\ud800" <= sign <= "\udfff" for sign in file.name):
+            name = os.fsencode(file.name).decode("utf-8", "replace")
+            raise BadInput(f"{name}: the file's name isn't UTF-8; rename it")
     return found
 
 

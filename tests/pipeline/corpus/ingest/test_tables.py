@@ -1,5 +1,6 @@
 """Tables as users have them: named columns beside vectors, in several orders, with gaps."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,6 +136,13 @@ def test_labels_that_were_never_written_are_refused(folder: Path, latentscale: C
     ended = latentscale("ingest", "rows.h5", "rows.zarr")
     assert ended.code == 2
     assert "19 of its 20 chunks were never written" in ended.err
+
+
+def test_a_name_that_is_not_utf_8_is_refused_in_a_line(folder: Path, latentscale: Command) -> None:
+    np.save(os.fsdecode(b"caf\xe9.npy"), ROWS)
+    ended = latentscale("ingest", ".", "rows.zarr")
+    assert ended.code == 2
+    assert "caf\ufffd.npy: the file's name isn't UTF-8; rename it\n" in ended.err
 
 
 def test_half_a_character_at_the_end_of_a_text_is_replaced(
