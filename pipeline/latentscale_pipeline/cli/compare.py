@@ -33,7 +33,7 @@ STANDARD_OUTPUT = "-"
 @click.option(
     "--fail-on-difference", is_flag=True, help="Exit with 1 if JOB differs (the verdict)."
 )
-@click.option("--history", metavar="FOLDER", help="Earlier jobs, for gates with drift.")
+@click.option("--history", metavar="FOLDER", help="Earlier jobs of its name, for gates with drift.")
 @click.option("--junit", metavar="FILE", help="Write the gates as JUnit XML.")
 @click.option(
     "--markdown",

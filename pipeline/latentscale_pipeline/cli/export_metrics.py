@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.metrics.exposition import format_metrics
 from latentscale_pipeline.metrics.mlflow_logger import log_to_mlflow
@@ -51,5 +52,7 @@ def export_metrics(
     if output is None:
         click.echo(text.decode(), nl=False)
         return
-    folder, _, name = output.rpartition("/")
-    ObjectStore(folder or ".").write(name, text)
+    folder, slash, name = output.rpartition("/")
+    if not name:
+        raise BadInput(f"{output}: a folder; name a file in it")
+    ObjectStore(folder or slash or ".").write(name, text)

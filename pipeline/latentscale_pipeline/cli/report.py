@@ -17,6 +17,7 @@ from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.jobs.inventory import refresh_inventory
 from latentscale_pipeline.measures.finished_job import find_job, read_job, read_provenance
 from latentscale_pipeline.report import FORMATS, Report, figure_files, job_report
+from latentscale_pipeline.views.formatting import counted
 
 
 @click.command(no_args_is_help=True)
@@ -96,6 +97,11 @@ def _of_comparison(jobs: Sequence[str], gates_file: str | None, allow_incomparab
 
 
 def _of_series(jobs: Sequence[str]) -> Report:
-    entries = sorted((make_entry(read_job(url)) for url in jobs), key=lambda entry: entry.finished)
+    finished = [url for url in jobs if find_job(url).exists("results.json")]
+    if others := len(jobs) - len(finished):
+        click.echo(f"{counted(others, 'folder')} without a finished job left out", err=True)
+    # Without any, the first one says what is missing.
+    read = [read_job(url) for url in finished or jobs]
+    entries = sorted(map(make_entry, read), key=lambda entry: entry.finished)
     names = list(dict.fromkeys(entry.name for entry in entries))
     return series_report(entries, ", ".join(names))

@@ -271,8 +271,9 @@ def _drifts(
             failures.append(Failure(compared, "drift", _outside(compared, limits), limits.away))
     if not counts:
         return failures, ""
+    known = counted(min(counts), "earlier job") if min(counts) else "no earlier job of this name"
     needed = f"; limits begin at {MIN_JOBS}" if min(counts) < MIN_JOBS else ""
-    return failures, f"{counted(min(counts), 'earlier job')}{needed}"
+    return failures, f"{known}{needed}"
 
 
 def _outside(compared: ComparedScore, limits: ControlLimits) -> str:

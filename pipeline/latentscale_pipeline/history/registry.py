@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -207,7 +207,12 @@ class Registry:
         return load_entry(self.store.read(key), self.store.locate(key))
 
 
-def pick_baseline(registry: Registry, rule: str, name: str | None = None) -> Entry | None:
+def pick_baseline(
+    registry: Registry,
+    rule: str,
+    name: str | None = None,
+    suits: Callable[[Entry], bool] | None = None,
+) -> Entry | None:
     """Return the job that a rule names.
 
     ``latest`` is the newest job whose gates didn't fail, or that was accepted: any other must not
@@ -221,6 +226,8 @@ def pick_baseline(registry: Registry, rule: str, name: str | None = None) -> Ent
         ``latest`` or a tag.
     name : str, optional
         For ``latest``, only jobs of this name or workflow.
+    suits : callable, optional
+        For ``latest``, says of a job whether it may be one; asked from the newest on.
 
     Returns
     -------
@@ -233,8 +240,8 @@ def pick_baseline(registry: Registry, rule: str, name: str | None = None) -> Ent
         If there is no such tag.
     """
     if rule == LATEST:
-        good = [entry for entry in registry.entries(name) if not entry.failed]
-        return good[-1] if good else None
+        good = (entry for entry in reversed(registry.entries(name)) if not entry.failed)
+        return next((entry for entry in good if suits is None or suits(entry)), None)
     tags = registry.tags()
     tagged = [entry for entry in registry.entries() if entry.job == tags.get(rule)]
     if not tagged:

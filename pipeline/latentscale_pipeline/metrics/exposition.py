@@ -22,6 +22,9 @@ CLIENT_MISSING = (
 )
 
 JOB_LABEL = "job_name"
+NO_LABEL = "(no label)"
+"""The label of rows that have none."""
+
 NAMING = ("measure", "of", "score", "kernel", "order", "label", "scale", "unit", "bounds")
 
 GAUGES: Mapping[str, tuple[str, str]] = {
@@ -104,8 +107,11 @@ class _Collector:
 
 
 def _labels(score: Score) -> list[str]:
-    fields = (getattr(score, name) for name in NAMING)
-    return [
-        "" if field is None else format_number(field, 6) if isinstance(field, float) else str(field)
-        for field in fields
-    ]
+    return [_text(getattr(score, name)) for name in NAMING]
+
+
+def _text(field: Any) -> str:
+    if field is None:
+        return ""
+    # An empty label is that of rows without one, and no label that of all rows.
+    return format_number(field, 6) if isinstance(field, float) else str(field) or NO_LABEL

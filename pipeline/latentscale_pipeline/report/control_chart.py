@@ -12,6 +12,7 @@ sigmas. So the rate holds however short the series is.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -103,7 +104,8 @@ def comparable_scores(
     """Return a score in earlier jobs, without nulls and what can't be compared.
 
     Scores of the pair need the same reference. A score that depends on the number of rows needs
-    samples of equally many rows in all jobs, or else corpora of equally many.
+    samples of as many rows as it has, those of the size that most jobs have, or else corpora of
+    equally many.
 
     Parameters
     ----------
@@ -123,9 +125,14 @@ def comparable_scores(
         if _identity(own) == _identity(score) and own.value is not None
         if score.of != "pair" or job.reference == reference
     ]
-    same = [own for own_rows, own in found if own_rows == rows]
-    every = [own for _, own in found]
-    return every if not score.size_dependent or common_rows([score, *every]) is not None else same
+    if not score.size_dependent:
+        return [own for _, own in found]
+    held = Counter(each.rows for _, own in found for each in own.samples or ())
+    sizes = [each.rows for each in score.samples or () if held[each.rows]]
+    if not sizes:
+        return [own for own_rows, own in found if own_rows == rows]
+    size = max(sizes, key=lambda own_rows: (held[own_rows], own_rows))
+    return [own for _, own in found if size in {each.rows for each in own.samples or ()}]
 
 
 def _identity(score: Score) -> tuple[object, ...]:

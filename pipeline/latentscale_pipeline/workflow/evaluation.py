@@ -133,7 +133,7 @@ def evaluate(
                 compares = "reference" in plan.facts.corpora or workflow.baseline != "none"
                 measured = measures_of(plan.config)
                 check_names(gates, where, measured=measured, compares=compares)
-                baseline = _baseline(workflow, where, registry)
+                baseline = _baseline(workflow, where, registry, plan, echo)
                 key = _key(workflow, plan, gates, baseline)
                 page = registry.store.locate(f"evaluations/{key}/comparison.html")
                 why = _why_no_baseline(workflow, registry, key)
@@ -197,8 +197,18 @@ def _name_key(name: str) -> str:
     return f"corpora.{name}"
 
 
-def _baseline(workflow: Workflow, where: str, registry: Registry) -> str | None:
-    """Return the folder of the baseline that the workflow's rule picks."""
+def _baseline(
+    workflow: Workflow,
+    where: str,
+    registry: Registry,
+    plan: Plan,
+    echo: Echo,
+) -> str | None:
+    """Return the folder of the baseline that the workflow's rule picks.
+
+    The latest job is another one than that of the same rows, or a job that is evaluated again with
+    other gates would be its own baseline; and one whose folder is still there.
+    """
     rule = workflow.baseline
     if isinstance(rule, BaselineRule) and rule.job is not None:
         try:
@@ -209,16 +219,34 @@ def _baseline(workflow: Workflow, where: str, registry: Registry) -> str | None:
             raise BadInput(f"{where}: baseline.job: {error}") from None
     if rule == "none":
         return None
-    word = rule.tag if isinstance(rule, BaselineRule) else str(rule)
-    entry = pick_baseline(registry, str(word), workflow.name)
-    return None if entry is None else entry.url
+    if isinstance(rule, BaselineRule):
+        tagged = pick_baseline(registry, str(rule.tag))
+        if tagged is not None and not _is_there(tagged):
+            raise BadInput(f"{where}: baseline.tag: the job of {rule.tag}, {tagged.url}, is gone")
+        return None if tagged is None else tagged.url
+    rows = plan.fingerprints["corpus"], plan.fingerprints.get("reference")
+
+    def suits(entry: Entry) -> bool:
+        if (entry.corpus_fingerprint, entry.reference_fingerprint) == rows:
+            return False
+        if not _is_there(entry):
+            echo(f"{strip_credentials(entry.url)} is gone, so an earlier job is the baseline")
+            return False
+        return True
+
+    latest = pick_baseline(registry, rule, workflow.name, suits)
+    return None if latest is None else latest.url
+
+
+def _is_there(entry: Entry) -> bool:
+    return find_job(entry.url).exists("results.json")
 
 
 def _why_no_baseline(workflow: Workflow, registry: Registry, key: str) -> str:
     if workflow.baseline == "none":
         return "none, as the workflow says"
     if any(entry.evaluation != key for entry in registry.entries(workflow.name)):
-        return "none yet: no earlier job passed its gates"
+        return "none yet: no earlier job of other rows passed its gates"
     return f"none yet: this is the first in {registry.store.url}"
 
 
@@ -236,6 +264,7 @@ def _key(workflow: Workflow, plan: Plan, gates: Sequence[Gate], baseline: str | 
             "baseline": "latest" if moving else strip_credentials(baseline or ""),
             "scales_from": workflow.scales_from,
             "gates": [gate.fields for gate in gates],
+            **({"allow_incomparable": True} if workflow.allow_incomparable else {}),
         }
     )[:16]
 

@@ -84,11 +84,18 @@ def _address(notification: Notification) -> str:
     address = os.environ.get(name, "")
     if not address.startswith(("https://", "http://")):
         raise NotificationError(f"the environment has no http address in {printable(name)}")
+    try:
+        _ = urlsplit(address).port
+    except ValueError:
+        raise NotificationError(f"the address in {printable(name)} can't be read") from None
     return address
 
 
 def _post(address: str, body: bytes) -> None:
-    host = urlsplit(address).hostname or "an address without a host"
+    try:
+        host = urlsplit(address).hostname or "an address without a host"
+    except ValueError:
+        raise NotificationError("the address of a webhook can't be read") from None
     problem = ""
     for pause in (0.0, *PAUSES):
         time.sleep(pause)

@@ -528,14 +528,14 @@ def test_drift_is_judged_by_earlier_jobs() -> None:
     few = outcome(99.0, earlier[:3])
     assert (few.passed, few.remark) == (True, "3 earlier jobs; limits begin at 5")
     null = [EarlierJob(100, None, [Score(**row(None, reason="few rows"))])]
-    assert outcome(99.0, null * 9).remark == "0 earlier jobs; limits begin at 5"
+    assert outcome(99.0, null * 9).remark == "no earlier job of this name; limits begin at 5"
     lost = compare(job(row(1.0, score="other")), job(row(10.0)))
     [gate_on_lost] = gates({"score": "spread", "drift": {}})
     [result] = check_gates([gate_on_lost], lost, "gates.yaml", earlier)
     assert result.message == "toy spread (corpus) is missing"
     # A corpus that grew can't be judged by its scores of all rows.
     grown = [EarlierJob(99, None, each.scores) for each in earlier]
-    assert outcome(99.0, grown).remark == "0 earlier jobs; limits begin at 5"
+    assert outcome(99.0, grown).remark == "no earlier job of this name; limits begin at 5"
     with pytest.raises(BadInput, match=r"gates\.0 has drift, which needs a history; name one with"):
         outcome(10.0, None)
 

@@ -62,6 +62,25 @@ def test_samples_count_where_ranges_are_of_all_rows() -> None:
     assert (limits.rows, limits.exceeded) == (1000, False)
 
 
+def test_a_job_without_common_samples_leaves_the_others() -> None:
+    def one(value: float, *rows: int) -> Score:
+        means = [
+            SampledScore(rows=each, mean=value, variance=1.0, share=0.1, freedom=9) for each in rows
+        ]
+        return score(value, samples=means or None)
+
+    pilots = [EarlierJob(300, None, [one(9.0, 60)]), EarlierJob(900, None, [one(8.0)])]
+    nights = [EarlierJob(900 + at, None, [one(5.0 + 0.01 * at, 100, 200)]) for at in range(6)]
+    before = comparable_scores(one(3.0, 200, 100), 905, None, [*pilots, *nights])
+    assert [own.value for own in before] == [5.0 + 0.01 * at for at in range(6)]
+    limits = control_limits(one(3.0, 200, 100), before, 0.0027)
+    assert limits is not None
+    assert (limits.rows, limits.exceeded) == (200, True)
+    # Without samples in common, corpora of equally many rows are compared.
+    alone = comparable_scores(one(3.0, 50), 905, None, [*pilots, *nights])
+    assert [own.value for own in alone] == [5.05]
+
+
 def test_only_what_compares_sets_limits() -> None:
     own = score(1.0)
     earlier = [EarlierJob(rows, "a", [score(2.0)]) for rows in (10, 20, 10)]

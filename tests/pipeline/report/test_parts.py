@@ -207,7 +207,10 @@ def test_the_report_command(tmp_path: Path, latentscale: Callable[..., Ended]) -
     compared = latentscale("report", second, first, "--format", "md")
     assert compared.code == 0, compared.err
     assert compared.out.startswith("# second against first")
-    series = latentscale("report", first, second, "--series", "--format", "json")
+    (first.parent / "corpora").mkdir(exist_ok=True)
+    folders = (first.parent / "corpora", first, second)
+    series = latentscale("report", *folders, "--series", "--format", "json")
+    assert "1 folder without a finished job left out" in series.err
     assert json.loads(series.out)["kind"] == "series"
     page = tmp_path / "page.html"
     assert latentscale("report", second, first, "--output", page).code == 0

@@ -1,6 +1,7 @@
 """A workflow: from ingest to gate, once for each corpus, with a verdict that people are told."""
 
 import json
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -208,7 +209,7 @@ def test_without_a_baseline_the_page_is_the_jobs_report(place: Path, latentscale
     write(gates=[{**limits, "min": 1.0}])
     second = night(latentscale, 2)
     assert second.code == 0, second.err
-    assert "baseline:   none yet: no earlier job passed its gates" in second.out
+    assert "baseline:   none yet: no earlier job of other rows passed its gates" in second.out
     assert "none yet: no earlier" in night(latentscale, 2).out
 
 
@@ -234,6 +235,65 @@ def test_a_series_has_one_ruler_and_failures_are_no_baseline(
     assert [entry["passed"] for entry in listed] == [True, False, True]
     assert document["baseline"] == listed[0]["folder"], "not the one that failed"
     assert listed[2]["job"] == document["job"]
+
+
+def test_a_job_under_other_gates_is_not_its_own_baseline(place: Path, latentscale: Command) -> None:
+    gate = {"measure": "vendi", "kernel": "cosine", "order": 1, "of": "corpus"}
+    write_workflow(place, gates=[{**gate, "max_drop": 0.9}])
+    assert night(latentscale, 1).code == 0
+    assert night(latentscale, 3).code == 0
+    write_workflow(place, gates=[{**gate, "max_drop": 0.1}])
+    ended = night(latentscale, 3)
+    assert ended.code == 1, ended.out
+    assert "fell by" in ended.err
+    [first, *_] = json.loads(latentscale("history", "list", "history", "--json").out)
+    assert f"baseline:   {first['folder']}" in ended.out
+
+
+def test_a_baseline_that_is_gone_leaves_the_one_before(place: Path, latentscale: Command) -> None:
+    write_workflow(place, gates=[])
+    for number in (1, 3):
+        assert night(latentscale, number).code == 0
+    first, last = json.loads(latentscale("history", "list", "history", "--json").out)
+    assert latentscale("history", "tag", "history", last["job"], "release").code == 0
+    shutil.rmtree(last["folder"])
+    ended = latentscale("workflow", "run", "nightly.yaml", "-o", "corpora.corpus=night-2.npy")
+    assert ended.code == 0, ended.err
+    assert f"{last['folder']} is gone, so an earlier job is the baseline\n" in ended.err
+    assert f"baseline:   {first['folder']}" in ended.out
+    write_workflow(place, gates=[], baseline={"tag": "release"})
+    ended = night(latentscale, 2)
+    assert ended.code == 2
+    assert f"baseline.tag: the job of release, {last['folder']}, is gone" in ended.err
+
+
+def test_an_evaluation_of_incomparable_scores_is_another_one(
+    place: Path, latentscale: Command
+) -> None:
+    np.save(place / "night-9.npy", np.load(place / "night-1.npy")[:200])
+    gate = {"measure": "vendi", "kernel": "cosine", "order": 1, "of": "corpus", "max_drop": 1e-9}
+    write_workflow(place, gates=[gate], sampling={"method": "none"}, allow_incomparable=True)
+    recipe = yaml.safe_load((place / "nightly.yaml").read_text())
+    recipe["job"]["sampling"] = recipe.pop("sampling")
+    (place / "nightly.yaml").write_text(yaml.safe_dump(recipe))
+    assert night(latentscale, 1).code == 0
+    assert night(latentscale, 9).code == 1
+    ended = night(latentscale, 9, "-o", "allow_incomparable=false")
+    assert ended.code == 2
+    assert "which can't be compared: n of the corpus is 200 here" in ended.err
+
+
+def test_an_address_that_cannot_be_read_ends_no_evaluation(
+    place: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK", "https://[hooks.example.org/x")
+    write_workflow(
+        place, notify=[{"webhook_from": "HOOK"}], gates=[{"measure": "vendi", "min": 1e9}]
+    )
+    ended = latentscale("workflow", "run", "nightly.yaml", "-o", "corpora.corpus=night-1.npy")
+    assert ended.code == 1, ended.err
+    assert "gate failed: " in ended.err
+    assert "the address in HOOK can't be read" in ended.err
 
 
 def test_running_again_does_nothing_again(place: Path, latentscale: Command) -> None:
