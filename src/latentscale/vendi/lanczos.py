@@ -117,6 +117,12 @@ integral lies between the two, and usually close to the first."""
 REMAINDER = 0.25
 """Share of the coupling's effect that is left for higher orders of perturbation theory."""
 
+CANCELLED = 1e6
+"""Roundings that a difference of sums of squares must be, to be known to a part in a million."""
+
+STRONG = 1.0
+"""The same where eigenvalues fall too fast for that theory, of an order of at least 1."""
+
 CLOSE = 1e-6
 """Relative distance of two eigenvalues from which a divided difference is a derivative."""
 
@@ -594,12 +600,16 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
     # fitted to it would be noise.
     some = known[1] > n * tolerance
     scale = float(known[1] / known[0]) if some else 1.0
+    # The sum of squares is a small difference of large ones where eigenvalues fall fast.
+    degree = 2 if known[2] > CANCELLED * n * EPSILON * squares else 1
     known = known / np.array([1.0, scale, scale**2])
     coupled = _coupling(traces, function, tolerance)
     totals = np.empty((len(rules), probes))
     numbers = np.arange(probes)
     for own, other in ((numbers[::2], numbers[1::2]), (numbers[1::2], numbers[::2])):
-        coefficients = _fit(rules[0], other, function, scale) if some else np.zeros(3)
+        coefficients = np.zeros(3)
+        if some:
+            coefficients[: degree + 1] = _fit(rules[0], other, function, scale, degree)
         for total, rule in zip(totals, rules, strict=True):
             left = _probe_sums(rule, own, coefficients, function, scale)
             total[own] = left + float(coefficients @ known) - coupled[own]
@@ -610,7 +620,11 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
     low, high = min(ends), max(ends)
     error = float(totals[0].std(ddof=1)) / math.sqrt(probes)
     margin = student_quantile(CONFIDENCE, probes - 2) * error
-    margin += REMAINDER * abs(float(coupled.mean())) + _rounding(traces, rules[0], function)
+    margin += _rounding(traces, rules[0], function)
+    # A coupling that takes all of an eigenvalue changes its power by 1 / order times what its
+    # derivative foresees; small eigenvalues beside a basis of single precision come near to that.
+    remainder = REMAINDER if degree == 2 else STRONG / min(order, 1.0)
+    margin += remainder * abs(float(coupled.mean()))
     # The dense solver counts the smallest eigenvalues as 0.
     uncounted = float((function(traces.ritz) * (traces.ritz <= tolerance)).sum())
     unseen = rules[0].weights * function(rules[0].nodes) * (rules[0].nodes <= tolerance)
@@ -648,10 +662,11 @@ def _fit(
     columns: Int64Array,
     function: _Term,
     scale: float,
+    degree: int,
 ) -> Float64Array:
-    """Fit the function by a polynomial of degree 2 in the probes' spectrum."""
+    """Fit the function by a polynomial in the probes' spectrum."""
     nodes, weights = rule.nodes[columns].ravel(), np.sqrt(rule.weights[columns].ravel())
-    powers = np.vander(nodes / scale, 3, increasing=True)
+    powers = np.vander(nodes / scale, degree + 1, increasing=True)
     fitted = np.linalg.lstsq(powers * weights[:, None], function(nodes) * weights, rcond=None)[0]
     return np.asarray(fitted)
 

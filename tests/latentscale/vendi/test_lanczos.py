@@ -194,3 +194,20 @@ def test_few_rows_and_unfinished_ones_are_refused() -> None:
         KernelTraces.start(50, squares, [1.0], np.random.default_rng(0))
     with pytest.raises(RuntimeError, match="isn't finished"):
         _ = KernelTraces.start(500, squares, [1.0], np.random.default_rng(0)).outcome
+
+
+@pytest.mark.parametrize(("d", "bandwidth"), [(2, 3.0), (3, 8.0), (3, 1000.0), (8, 100.0)])
+def test_smooth_kernels_whose_eigenvalues_fall_below_what_sums_tell(
+    d: int, bandwidth: float
+) -> None:
+    orders = [0.5, 1.0, 1.5]
+    for seed in range(4):
+        points = as_points(np.random.default_rng([31, seed]).normal(size=(250, d)), "euclidean")
+        generator = np.random.default_rng(seed)
+        found = kernel_scores(points, "rbf", bandwidth, orders, generator)
+        spectrum = kernel_spectrum(points, "rbf", bandwidth)
+        for order in orders:
+            known, own = vendi_score(spectrum, order), found[order]
+            assert own.lower - 1e-9 <= known.upper, (seed, order)
+            assert own.upper + 1e-9 >= known.lower, (seed, order)
+            assert own.upper - own.lower < 6e-3 * own.value
