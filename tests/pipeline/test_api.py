@@ -271,6 +271,13 @@ EYE = np.eye(4)
         ("vendi_score", [EYE], {"weights": [1.0]}, r"^weights: shape \(1,\) for 4 rows; give one"),
         ("vendi_score", [EYE], {"weights": [1, 1, -1, 1]}, r"^weights: row 2: weight -1\.0; "),
         ("vendi_score", [EYE], {"weights": [0, 0, 0, 0]}, "^weights: all are zero; at least one"),
+        ("vendi_score", [EYE], {"weights": [1e308] * 4}, r"weight 1e\+308; .* at most 1e\+200$"),
+        (
+            "heat_trace",
+            [np.arange(20.0).reshape(10, 2) ** 2],
+            {"times": (1.0, 1e4, 5), "normalization": "er"},
+            "the er normalization has no number at time 10000; set times below it$",
+        ),
         (
             "vendi_score",
             [EYE],
@@ -319,6 +326,33 @@ def test_bad_input_is_one_line_in_the_words_of_the_caller(
     assert "\n" not in said
     for word in ("/", "measures.", "budget.", "cluster.", "heat.", "stage", "arguments"):
         assert word not in said
+
+
+def test_options_of_all_kinds_of_numbers_are_taken() -> None:
+    rows = np.random.default_rng(5).normal(size=(30, 3))
+    found = latentscale.vendi_score(rows, orders=(0.5, 0.50000049, 1 / 3, 1e6))
+    assert found[0.5].value > found[0.50000049].value
+    assert found[1 / 3].value > found[0.5].value > found[1e6].value
+    assert len(latentscale.magnitude_function(rows, scales=np.int64(5)).scales) == 5
+    with pytest.raises(ValueError, match=r"must lie between 1/2 and 1, got 0\.5"):
+        latentscale.magnitude_function(rows[:2], target=0.5)
+
+
+@pytest.mark.parametrize("sizes", [(501, 501), (50, 6000)])
+def test_a_two_sample_test_of_random_rows_has_an_interval_of_all(sizes: tuple[int, int]) -> None:
+    x, y = (np.random.default_rng([6, n]).normal(size=(n, 3)).astype("f4") for n in sizes)
+    product = np.concatenate([x, y]).astype(float)
+    product = product @ product.T
+    m, n = sizes
+    first, second, both = product[:m, :m], product[m:, m:], product[:m, m:]
+    truth = (first.sum() - np.trace(first)) / (m * (m - 1)) - 2.0 * both.mean()
+    truth += (second.sum() - np.trace(second)) / (n * (n - 1))
+    held = 0
+    for seed in range(20):
+        estimate = latentscale.mmd_test(x, y, kernel="linear", seed=seed).discrepancy
+        assert estimate.bounds == "interval95"
+        held += estimate.lower <= truth <= estimate.upper
+    assert held >= 18
 
 
 def test_a_missed_recall_is_told_in_arguments() -> None:

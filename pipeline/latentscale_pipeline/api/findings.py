@@ -12,6 +12,7 @@ import numpy as np
 
 from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import Estimate
+from latentscale.vendi.scores import order_name
 from latentscale_pipeline.views.figure import Curve, Panel
 from latentscale_pipeline.views.formatting import format_number
 from latentscale_pipeline.views.scores import format_p
@@ -88,7 +89,7 @@ class VendiFindings(Findings):
 
     def __getitem__(self, order: float | str) -> Estimate:
         """Return the score of an order, given as a number or as a key of ``scores``."""
-        name = order if isinstance(order, str) else f"{float(order):g}"
+        name = order if isinstance(order, str) else order_name(order)
         if name not in self.scores:
             raise KeyError(f"order {name} wasn't computed; there are {', '.join(self.scores)}")
         return self.scores[name]

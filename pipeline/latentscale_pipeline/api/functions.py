@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from numbers import Integral
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -103,7 +104,8 @@ def magnitude_function(
 ) -> MagnitudeFindings:
     """Compute the magnitude at every scale: the effective number of distinct points.
 
-    Limbeck et al. (2024), definitions 3.1 to 3.6. Equal rows count once.
+    Limbeck et al. (2024), definitions 3.1 to 3.6. Equal rows count once; under the cosine metric
+    so do rows whose directions are equal but for roundings (a distance of 1e-14).
 
     Parameters
     ----------
@@ -138,7 +140,12 @@ def magnitude_function(
     Above 5000 rows it costs about ten passes over all pairs of rows; below, n³/3 operations per
     scale.
     """
-    listed = scales if isinstance(scales, int) else [float(scale) for scale in scales]
+    many = isinstance(scales, Integral)
+    listed = (
+        int(cast(int, scales))
+        if many
+        else [float(scale) for scale in cast(Sequence[float], scales)]
+    )
     section = {
         "metric": metric,
         "scales": listed,

@@ -614,9 +614,15 @@ def normalise(
             f"the trace is normalised already ({heat.normalization}); start from empty"
         )
     n = heat.vertices
-    scale, of_imd = (
-        n / null_trace(kind, times, n, mean_degree, laplacian) for times in (heat.times, IMD_TIMES)
-    )
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        scale, of_imd = (
+            n / null_trace(kind, times, n, mean_degree, laplacian)
+            for times in (heat.times, IMD_TIMES)
+        )
+    for own, at in ((scale, heat.times), (of_imd, IMD_TIMES)):
+        if not (np.isfinite(own) & (own > 0)).all():
+            wrong = float(at[~(np.isfinite(own) & (own > 0))][0])
+            raise ValueError(f"the {kind} normalization has no number at time {wrong:g}")
     return replace(
         heat,
         trace=heat.trace * scale,

@@ -254,16 +254,14 @@ def check_target(target: float, n: int) -> None:
     Raises
     ------
     NoConvergenceScale
-        With a single point.
-    ValueError
-        With a share out of range.
+        With a single point, or a share out of range.
     """
     if n == 1:
         raise NoConvergenceScale(
             "one distinct point has magnitude 1 at every scale: no convergence scale"
         )
     if not 1.0 / n < target < 1.0:
-        raise ValueError(
+        raise NoConvergenceScale(
             f"the magnitude of {n} distinct points lies between 1 and {n}, so the target share "
             f"must lie between 1/{n} and 1, got {target}"
         )

@@ -49,6 +49,9 @@ MARGIN = 2.0
 GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 """The fractional parts of its multiples fill the interval from 0 to 1 evenly."""
 
+LARGEST_WEIGHT = 1e200
+"""Weights up to which no sum of them overflows."""
+
 KINDS = (np.float16, np.float32, np.float64)
 
 
@@ -273,6 +276,8 @@ def checked_weights(weights: ArrayLike, n: int) -> Float64Array:
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise ValueError(f"weights must be finite and not negative, row {row} has {masses[row]}")
+    if n and float(masses.max()) > LARGEST_WEIGHT:
+        raise ValueError(f"weights must be at most {LARGEST_WEIGHT:g}; divide all by the largest")
     return masses
 
 

@@ -33,6 +33,9 @@ KINDS = {"ids": "USTiu", "labels": "USTiub", "texts": "USTiub", "weights": "fiu"
 MAY_BE_MISSING = ("labels", "texts")
 """Those of which a row may have none; it is stored as an empty text."""
 
+MAX_WEIGHT = 1e200
+"""Largest weight; no sum of such weights overflows."""
+
 TEXT_LENGTH = 200
 """Characters of a text that are stored."""
 
@@ -193,10 +196,10 @@ def checked_weights(values: Float64Array, row: int, where: str) -> Float64Array:
 
     ``row`` is the number of the first row, for the message.
     """
-    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0) & (values <= MAX_WEIGHT)))
     if bad.size:
         raise BadInput(
             f"{where}: row {row + bad[0]}: weight {values[bad[0]]}; weights must be finite and "
-            "non-negative"
+            f"non-negative, and at most {MAX_WEIGHT:g}"
         )
     return values

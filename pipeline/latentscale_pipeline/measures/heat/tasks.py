@@ -15,6 +15,7 @@ from latentscale.heat.null_models import LaplacianKind, Normalization
 from latentscale.heat.supremum import IMD_TIMES
 from latentscale.heat.trace import HeatTrace, normalise
 from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import store_estimate
 from latentscale_pipeline.measures.shared.records import load_record
 from latentscale_pipeline.storage.artifacts import Artifact, Output
@@ -85,7 +86,10 @@ def normalised_trace(
         upper=heat.upper + error,
         imd_quadrature=heat.imd_quadrature + missed * trace_error(IMD_TIMES, laplacian),
     )
-    return normalise(heat, kind, mean_degree(graph), laplacian)
+    try:
+        return normalise(heat, kind, mean_degree(graph), laplacian)
+    except ValueError as error:
+        raise BadInput(f"measures.heat: {error}; set times.stop below it") from None
 
 
 def mean_degree(graph: Mapping[str, Any]) -> float:

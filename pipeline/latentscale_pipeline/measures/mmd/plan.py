@@ -194,7 +194,12 @@ def _groups_stage(kernel: MmdKernel, facts: JobFacts, chosen: str, sums: list[St
         name=stage_name(kernel),
         work=compare_groups,
         needs=(chosen, *names),
-        parameters={"kernel": kernel, "chosen": chosen, "features": names},
+        parameters={
+            "kernel": kernel,
+            "chosen": chosen,
+            "features": names,
+            "n": [corpus.n for corpus in facts.corpora.values()],
+        },
         seed=facts.seed,
         memory_bytes=4 * 8 * groups * width + _test_bytes(facts) + TILE_BYTES,
         cost_estimate=replace(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.array_types import Float64Array
-from latentscale.estimate import student_quantile
+from latentscale.estimate import CONFIDENT, student_quantile
 from latentscale.linalg.fourier_features import draw_frequencies, fourier_features
 from latentscale.mmd.group_sums import GroupSums, sum_feature_pairs, sum_rbf_pairs
 from latentscale.mmd.two_sample import Discrepancy, two_sample_discrepancy
@@ -92,11 +93,20 @@ def compare_rows(inputs: Inputs) -> Output:
         pairs = sum_feature_pairs(grouped.sum(axis=1))
         own = _squares(features).reshape(len(sizes), size).sum(axis=1)
     found = two_sample_discrepancy(GroupSums(pairs, own, sizes, counts[0]), generator)
-    reach = ROUNDING * max(_unit(kernel), float(own.max()) / size)
-    values = {"lower": found.value - reach, "upper": found.value + reach, "bounds": "exact"}
-    shape = {"groups": list(counts), "rows": [count * size for count in counts]}
+    taken = [count * size for count in counts]
+    chance = _chance_of_rows(found, taken, [corpus.n for corpus in corpora])
+    reach = ROUNDING * max(_unit(kernel), float(own.max()) / size) + chance
+    bounds = "interval95" if chance else "exact"
+    values = {"lower": found.value - reach, "upper": found.value + reach, "bounds": bounds}
+    shape = {"groups": list(counts), "rows": taken}
     method = "pairs" if kernel == "rbf" else "features"
     return _output(found, {**values, **shape, "method": method, "bandwidth": bandwidth})
+
+
+def _chance_of_rows(found: Discrepancy, taken: Sequence[int], n: Sequence[int]) -> float:
+    """Return how far MMD² of random rows may be from that of all; 0 if they are all."""
+    share = min(rows / all_rows for rows, all_rows in zip(taken, n, strict=True))
+    return CONFIDENT * math.sqrt(1.0 - share) * found.sampling_error
 
 
 def _unit(kernel: str) -> float:
@@ -186,10 +196,15 @@ def compare_groups(inputs: Inputs) -> Output:
     if fourier:
         means = [sums[side].sum(axis=0) / sizes[side].sum() for side in sides]
         reach, bounds = _frequency_error(means[0] - means[1]), "interval95"
+    taken = [int(sizes[side].sum()) for side in sides]
+    if chance := _chance_of_rows(found, taken, p["n"]):
+        # The rows and the frequencies are drawn independently.
+        reach = math.hypot(reach, chance) if fourier else reach + chance
+        bounds = "interval95"
     values = {"lower": found.value - reach, "upper": found.value + reach, "bounds": bounds}
     shape = {
         "groups": [first, len(sizes) - first],
-        "rows": [int(sizes[side].sum()) for side in sides],
+        "rows": taken,
     }
     method = "fourier" if fourier else "features"
     return _output(found, {**values, **shape, "method": method, "bandwidth": chosen["bandwidth"]})
