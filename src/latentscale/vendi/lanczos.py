@@ -117,8 +117,8 @@ integral lies between the two, and usually close to the first."""
 REMAINDER = 0.25
 """Share of the coupling's effect that is left for higher orders of perturbation theory."""
 
-CANCELLED = 1e6
-"""Roundings that a difference of sums of squares must be, to be known to a part in a million."""
+CANCELLED = 1e4
+"""Roundings that a difference of sums of squares must be, to be known well enough."""
 
 STRONG = 1.0
 """The same where eigenvalues fall too fast for that theory, of an order of at least 1."""
