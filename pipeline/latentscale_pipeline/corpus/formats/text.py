@@ -234,7 +234,7 @@ def _items(cell: str) -> list[str]:
 def _names_columns(cells: list[str]) -> bool:
     """Return whether a first line holds column names, which may be a data frame's numbers."""
     numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
-    named = len(cells) - len(numbers)
+    named = sum(bool(cell) for cell in cells) > len(numbers)
     # Beside a name three numbers tell; without one, all of a line from 0.
     return not numbers or (
         len(numbers) >= (MIN_COUNTED if named else 1)

@@ -37,6 +37,9 @@ def test_a_data_frames_column_numbers_beside_a_name_are_no_row(
     corpus = open_corpus("rows.zarr")
     np.testing.assert_allclose(corpus.read_all(), ROWS, rtol=1e-6)
     assert corpus.texts("ids") == ids
+    write_csv("two.csv", ["", "0", "1"], range(20), *ROWS.T[:2])
+    assert latentscale("ingest", "two.csv", "two.zarr").code == 0
+    np.testing.assert_allclose(open_corpus("two.zarr").read_all(), ROWS[:, :2], rtol=1e-6)
     # Without a word in it such a line may be a row.
     Path("bare.csv").write_text("7,1,2,3\n" + "\n".join(",".join(map(str, r)) for r in ROWS))
     assert latentscale("ingest", "bare.csv", "bare.zarr", "--vectors", "*").code == 0
