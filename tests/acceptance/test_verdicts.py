@@ -28,5 +28,5 @@ def test_jobs_on_one_source_are_not_told_apart() -> None:
 
 def test_every_score_but_one_has_a_sampling_error() -> None:
     found = scores_of(clusters, 300, 0)
-    unknown = {name for name, (_, error) in found.items() if error is None}
+    unknown = {name for name, (_, error, _) in found.items() if error is None}
     assert unknown == {"hubness hubness"}
