@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.acceptance.magnitude import tasks_of
-from tests.support.jobs import results_of
+from tests.support.jobs import results_of, tasks_of
 
 if TYPE_CHECKING:
     from tests.acceptance.run import Bench

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.support.jobs import results_of
+from tests.support.jobs import results_of, tasks_of
 
 if TYPE_CHECKING:
     from tests.acceptance.run import Bench
@@ -132,14 +130,3 @@ def killed_between_products(bench: Bench) -> list[dict[str, Any]]:
             whole.code == again.code == 0 and same and len(products) <= len(kills),
         )
     ]
-
-
-def tasks_of(output: Path) -> Counter[tuple[str, int, int]]:
-    """Count how often each task of a job was done, over all of its runs."""
-    done: Counter[tuple[str, int, int]] = Counter()
-    for log in output.glob("*/events/*.jsonl"):
-        for line in log.read_text().splitlines():
-            event = json.loads(line)
-            if event["event"] == "part_done":
-                done[event["stage"], event.get("round", 0), event["part"]] += 1
-    return done

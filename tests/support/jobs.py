@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,3 +174,14 @@ def timeless(results: dict[str, Any]) -> dict[str, Any]:
             corpus.pop("source", None)
     kept["arrays"] = sorted(kept["arrays"])
     return dict(kept)
+
+
+def tasks_of(output: Path) -> Counter[tuple[str, int, int]]:
+    """Count how often each task of a job was done, over all of its runs."""
+    done: Counter[tuple[str, int, int]] = Counter()
+    for log in output.glob("*/events/*.jsonl"):
+        for line in log.read_text().splitlines():
+            event = json.loads(line)
+            if event["event"] == "part_done":
+                done[event["stage"], event.get("round", 0), event["part"]] += 1
+    return done

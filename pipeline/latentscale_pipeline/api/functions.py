@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -140,12 +139,11 @@ def magnitude_function(
     Above 5000 rows it costs about ten passes over all pairs of rows; below, n³/3 operations per
     scale.
     """
-    many = isinstance(scales, Integral)
-    listed = (
-        int(cast(int, scales))
-        if many
-        else [float(scale) for scale in cast(Sequence[float], scales)]
-    )
+    listed: int | list[float]
+    if isinstance(scales, int | np.integer):
+        listed = int(scales)
+    else:
+        listed = [float(scale) for scale in scales]
     section = {
         "metric": metric,
         "scales": listed,

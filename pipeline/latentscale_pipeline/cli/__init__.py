@@ -125,8 +125,8 @@ def cli() -> None:
       latentscale run embeddings/ --reference reference.npy
       latentscale run job.yaml
 
-    Exit codes: 0 done, 1 a gate failed or --fail-on-difference found one, 2 bad usage or bad
-    input, 3 incomplete (run again), 141 the reader of the output closed its pipe.
+    Exit codes: 0 done, 1 a gate failed (or --fail-on-difference found a difference), 2 bad
+    usage or bad input, 3 incomplete (run again), 141 the reader of the output closed its pipe.
     """
 
 

@@ -293,6 +293,6 @@ def _chosen(corpus: Corpus, selection: Selection, among: Int64Array | None) -> I
 def _selection(ids: Path | None, labels: tuple[str, ...], **chosen: Any) -> Selection:
     wanted = None
     if ids is not None:
-        lines = read_text(ids, "a text file with one id per line").removeprefix("\ufeff")
+        lines = read_text(ids, "a text file with one id per line")
         wanted = re.split(r"\r?\n", lines.removesuffix("\n"))
     return Selection(ids=wanted, labels=labels or None, **chosen)

@@ -12,7 +12,7 @@ from latentscale_pipeline.errors import BadInput
 def read_text(path: str | Path, what: str) -> str:
     """Return a file's text; an error is one line with the reason, and asks for ``what``."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}; name {what}") from None
     except UnicodeDecodeError:

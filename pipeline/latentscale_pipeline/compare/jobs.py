@@ -88,7 +88,7 @@ class Comparison:
         """Return the job's rows to look at that the baseline doesn't name for the same reason.
 
         Without ids all are returned. Of a reason that either names only some rows of, those are
-        that only the job's corpus has; a reason of which these aren't known is left out.
+        that only the job's corpus has; if these aren't known, the reason is left out.
         """
         before, after = self.baseline.results.rows, self.job.results.rows
         if before is None or after is None:
@@ -98,12 +98,14 @@ class Comparison:
         fresh = []
         for each in after:
             old = known.get((each.reason, each.of))
-            if old is not None and any(one.count > len(one.rows) for one in (each, old)):
-                fresh += [new[each.reason]] if each.of == "corpus" and each.reason in new else []
-                continue
-            named = {row.id for row in old.rows} if old else set()
-            rows = [row for row in each.rows if row.id is None or row.id not in named]
-            fresh.append(each.model_copy(update={"rows": rows, "count": len(rows)}))
+            if old is None or any(row.id is None for row in each.rows):
+                fresh.append(each)
+            elif all(one.count == len(one.rows) for one in (each, old)):
+                named = {row.id for row in old.rows}
+                rows = [row for row in each.rows if row.id not in named]
+                fresh.append(each.model_copy(update={"rows": rows, "count": len(rows)}))
+            elif each.of == "corpus" and each.reason in new:
+                fresh.append(new[each.reason])
         return fresh
 
     @property
@@ -115,8 +117,10 @@ class Comparison:
 
     @property
     def new_reasons(self) -> list[str]:
-        """Return the reasons to look at rows that only the job has."""
-        return [each.reason for each in (self.rows.new if self.rows else ()) if each.count]
+        """Return the reasons to look at rows that only the job has; none if it has no others."""
+        if self.rows is None or not self.rows.kept:
+            return []
+        return [each.reason for each in self.rows.new if each.count]
 
     @property
     def scores_of_job(self) -> list[Score]:

@@ -35,7 +35,7 @@ NEW_ROWS = "Rows that the baseline doesn't name."
 NO_NEW_ROW = "The baseline names all rows that stand out."
 NO_ROW = "No row stands out."
 WITHOUT_IDS = "The rows that stand out most. Without ids, new ones can't be told from old."
-NOT_TOLD = "The baseline names only some of its rows that stand out, so none is known to be new."
+NOT_TOLD = "Results name only some of the rows that stand out, so none is known to be new."
 
 
 def comparison_report(

@@ -138,8 +138,6 @@ class RowChanges:
 def count_changes(job: FinishedJob, baseline: FinishedJob) -> RowChanges | None:
     """Compare ids and labels of two jobs' corpora; some 40 bytes a row of each are in memory.
 
-    Rows to look at are searched only where the corpora share rows: otherwise all are new.
-
     Returns
     -------
     RowChanges or None
@@ -162,7 +160,7 @@ def count_changes(job: FinishedJob, baseline: FinishedJob) -> RowChanges | None:
         return None if found is None else RowChanges(None, None, None, found)
     kept, places = _kept_rows(ours, theirs)
     found = _compare_labels(labels, names, kept, places)
-    new = _new_rows(job, corpora[0], np.unique(theirs)) if kept else ()
+    new = _new_rows(job, corpora[0], np.unique(theirs))
     return RowChanges(len(ours) - kept, len(theirs) - kept, kept, found, new)
 
 

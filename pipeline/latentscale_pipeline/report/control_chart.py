@@ -103,9 +103,9 @@ def comparable_scores(
 ) -> list[Score]:
     """Return a score in earlier jobs, without nulls and what can't be compared.
 
-    Scores of the pair need the same reference. A score that depends on the number of rows needs
-    samples of as many rows as it has, those of the size that most jobs have, or else corpora of
-    equally many.
+    Scores of the pair need the same reference. A score that depends on the number of rows is
+    compared on samples of one size: the one of its own that most earlier jobs have. If none has
+    any of them, those jobs are left whose corpora have as many rows.
 
     Parameters
     ----------

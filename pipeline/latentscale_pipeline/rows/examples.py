@@ -12,7 +12,7 @@ from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.results.model import RowsToLookAt, RowToLookAt
 from latentscale_pipeline.rows.columns import TEXTS, JobRows, known_columns
-from latentscale_pipeline.rows.new import without_ids
+from latentscale_pipeline.rows.new_rows import without_ids
 from latentscale_pipeline.rows.selection import Order, choose_rows, count_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT, read_tables
 

@@ -15,7 +15,7 @@ from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.rows.columns import JobRows, open_rows
-from latentscale_pipeline.rows.new import RowTest, new_since
+from latentscale_pipeline.rows.new_rows import RowTest, new_since
 from latentscale_pipeline.rows.selection import Order, check_column, choose_rows, count_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT, Kind, Table, column_kind, read_tables
 

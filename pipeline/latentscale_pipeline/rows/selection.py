@@ -17,7 +17,7 @@ from latentscale_pipeline.corpus.expressions import (
 )
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.rows.columns import TEXTS, JobRows
-from latentscale_pipeline.rows.new import RowTest
+from latentscale_pipeline.rows.new_rows import RowTest
 
 BLOCK_ROWS = 1 << 17
 """Rows whose columns are in memory at once."""

@@ -268,10 +268,20 @@ def test_new_rows_are_found_among_more_than_results_name(tmp_path: Path, latents
     assert len(opening["look"]) == 3
     assert {row["name"] for row in opening["look"]} <= set(ids)
     assert opening["look_said"] == NEW_ROWS
+    # Of corpora without a row in common all are new, and no command needs to say so.
+    other = corpus_of(tmp_path, "other", [f"x{i:03}" for i in range(470)], None, old)
+    given = ("--name", "other", "--measures", "duplicates", "--output", tmp_path / "jobs")
+    ended = latentscale("run", other.url, *given, "-o", "cluster.kind=serial")
+    assert ended.code == 0, ended.err
+    [apart] = (tmp_path / "jobs").glob("other-*")
+    assert "--new-since" not in latentscale("compare", apart, nightly).out
+    report = json.loads(latentscale("report", apart, nightly, "--format", "json").out)
+    assert len(report["opening"]["look"]) == 3
+    assert report["opening"]["look_said"] == NEW_ROWS
 
 
 def test_without_ids_rows_that_stand_out_may_be_old(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, "rows", None)
     ours, theirs = job_on(corpus, "nightly"), job_on(corpus, "release")
     assert shown(naming(ours, None), naming(theirs, None)) == (["row 0"], WITHOUT_IDS)
-    assert shown(naming(ours, None), naming(theirs, None, count=3)) == ([], NOT_TOLD)
+    assert shown(naming(ours, None), naming(theirs, None, count=3)) == (["row 0"], WITHOUT_IDS)

@@ -234,15 +234,15 @@ def _items(cell: str) -> list[str]:
 def _names_columns(cells: list[str]) -> bool:
     """Return whether a first line holds column names, which may be a data frame's numbers."""
     numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
-    named = sum(bool(cell) for cell in cells) > len(numbers)
-    # Beside a name three numbers tell; without one, all of a line from 0.
-    return not numbers or (
-        len(numbers) >= (MIN_COUNTED if named else 1)
-        and any(
-            numbers == [str(first + place) for place in range(len(numbers))]
-            for first in ((0, 1) if named else (0,))
-        )
+    from_zero, from_one = (
+        [str(first + place) for place in range(len(numbers))] for first in (0, 1)
     )
+    if any(cell and cell not in numbers for cell in cells):
+        # Beside a name, few numbers that count may be a row.
+        counts = len(numbers) >= MIN_COUNTED and numbers in (from_zero, from_one)
+    else:
+        counts = numbers == from_zero
+    return not numbers or counts
 
 
 def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, ...]:

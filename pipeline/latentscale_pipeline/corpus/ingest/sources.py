@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -276,15 +276,17 @@ def _why_left_out(field: Field) -> str:
 def _with_named(items: list[Source], columns: Mapping[str, str]) -> list[Source]:
     """Return the sources with the columns that are taken by their names, if all have them."""
     for name, names in COLUMNS.items():
-        found = [find_column(source.container, names, source.rows) for source in items]
-        if name not in columns and all(found):
-            for source, column in zip(items, found, strict=True):
-                source.container.check(cast(Field, column))
-            items = [
-                replace(source, columns={**source.columns, name: column})
-                for source, column in zip(items, found, strict=True)
-                if column is not None
-            ]
+        found = [
+            column
+            for source in items
+            if (column := find_column(source.container, names, source.rows)) is not None
+        ]
+        if name in columns or len(found) < len(items):
+            continue
+        taken = list(zip(items, found, strict=True))
+        for source, column in taken:
+            source.container.check(column)
+        items = [replace(source, columns={**source.columns, name: own}) for source, own in taken]
     return items
 
 
