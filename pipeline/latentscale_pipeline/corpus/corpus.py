@@ -28,6 +28,7 @@ from latentscale_pipeline.corpus.manifest import (
 )
 from latentscale_pipeline.corpus.shards import decode_shard, group_attributes
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.storage.canonical import digest
 from latentscale_pipeline.storage.objects import ObjectStore
 
 GROUP_KEY = "zarr.json"
@@ -175,6 +176,12 @@ class Corpus:
         """Checksum, size in bytes and row count of each shard, which identify it."""
         shards = self.manifest.vectors.shards
         return tuple(f"{shards[i].xxh3}/{shards[i].size}/{shards[i].rows}" for i in self._kept)
+
+    @property
+    def layout(self) -> str:
+        """Digest of the number of rows in each shard; the fingerprint doesn't depend on it."""
+        shards = self.manifest.vectors.shards
+        return digest([shards[i].rows for i in self._kept])[:16]
 
     @property
     def shard_count(self) -> int:

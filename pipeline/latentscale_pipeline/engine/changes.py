@@ -46,6 +46,8 @@ def changes(
     roles = _differing(_mapping(before, "corpora"), now["corpora"])
     if roles:
         found.append(f"input ({', '.join(roles)})")
+    elif before.get("layouts") != now.get("layouts"):
+        found.append("shards of the input")
     configured = _configuration(before, now)
     if configured:
         found.append(f"configuration ({configured})")

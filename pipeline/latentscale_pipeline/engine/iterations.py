@@ -80,7 +80,7 @@ def remove_finished_iterations(
         The finished iteration.
     """
     inside = iteration_folder(folder, finished)
-    going_on = f"{inside}/state.json" in store.keys(inside)
+    going_on = store.exists(f"{inside}/state.json")
     if not going_on:
         store.remove_all(inside)
     kept = KEPT_STATES if stage.reads_last_iteration and going_on else 0

@@ -86,7 +86,9 @@ def work_name(work: Work) -> str:
 
 
 def stage_dependencies(
-    stages: Sequence[Stage], fingerprints: Mapping[str, str]
+    stages: Sequence[Stage],
+    fingerprints: Mapping[str, str],
+    layouts: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """List everything that the result of every stage depends on, as JSON.
 
@@ -96,6 +98,9 @@ def stage_dependencies(
         The stages, each after those that it needs.
     fingerprints : mapping
         Fingerprint of each corpus by its role.
+    layouts : mapping, optional
+        Digest of the shards of each corpus by its role. Equal rows may lie in other shards, and
+        then the parts of a stage with several of them are about other rows.
 
     Returns
     -------
@@ -125,6 +130,8 @@ def stage_dependencies(
             "code": code_digest(stage_code(stage)),
             "versions": library_versions(),
         }
+        if layouts and stage.corpora and stage.partitions > 1:
+            found[stage.name]["layouts"] = {role: layouts[role] for role in stage.corpora}
     return found
 
 

@@ -3,7 +3,8 @@
 It is ``inventory.json`` in the job's folder. A run writes it last, and removes it before anything
 is recomputed. It lists the documents, the markers of the planned stages and the arrays that these
 name, and the records of runs: locks, events and submissions. What a finished job can do without
-isn't listed: heartbeats, logs of failed tries, and the states of iterated stages.
+isn't listed: heartbeats, logs of failed tries, the states of iterated stages, and events of runs
+that were killed or lost their lock.
 """
 
 from __future__ import annotations
@@ -106,7 +107,11 @@ def write_inventory(store: ObjectStore, to_come: Collection[str] = ()) -> None:
     # has written everything anew.
     known = read_inventory(store) or {} if store.exists(INVENTORY_KEY) else {}
     sizes = store.sizes()
-    kept = [key for key in sizes if key in DOCUMENTS or _RECORDS.fullmatch(key)]
+    kept = [
+        key
+        for key in sizes
+        if key in DOCUMENTS or (_RECORDS.fullmatch(key) and not _may_grow(store, key))
+    ]
     files = {key: _known_or_read(store, key, known) for key in kept}
     files |= {key: describe_object(key, b"") for key in to_come}
     files |= _stage_files(store, sizes)
@@ -128,6 +133,11 @@ def _write(store: ObjectStore, files: Files) -> None:
     document = {"schema": SCHEMA, "files": [files[key] for key in sorted(files)]}
     document["digest"] = digest(document)
     store.write_checked(INVENTORY_KEY, json.dumps(document, indent=1).encode())
+
+
+def _may_grow(store: ObjectStore, key: str) -> bool:
+    """Return whether a run may still write to a record: one whose place another run has taken."""
+    return key.startswith("events/") and b'"event": "run_ended"' not in store.read(key)
 
 
 def _known_or_read(store: ObjectStore, key: str, known: Files) -> Mapping[str, Any]:

@@ -85,7 +85,8 @@ class Plan:
     @cached_property
     def dependencies(self) -> dict[str, dict[str, Any]]:
         """Return what the result of each stage depends on, by the stage's name."""
-        return stage_dependencies(self.stages, self.fingerprints)
+        layouts: dict[str, str] = {role: corpus.layout for role, corpus in self.corpora.items()}
+        return stage_dependencies(self.stages, self.fingerprints, layouts)
 
     @cached_property
     def keys(self) -> dict[str, str]:

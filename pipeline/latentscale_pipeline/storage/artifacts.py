@@ -375,13 +375,12 @@ def collect_garbage(store: ObjectStore, folder: str) -> list[str]:
     list of str
         The deleted keys.
     """
-    keys = store.keys(folder)
-    parts = [key.removesuffix(".json") for key in keys if key.endswith(".json")]
+    arrays = [key for key in store.keys(folder) if key.endswith(".npy")]
+    # A listing may still lack a marker that was published after its arrays.
+    parts = {key.rpartition("/")[0].rpartition(".")[0] for key in arrays}
     markers = {part: read_marker(store, part) for part in parts}
     winners = {f"{part}.{marker.attempt}" for part, marker in markers.items() if marker}
-    garbage = [
-        key for key in keys if key.endswith(".npy") and key.rpartition("/")[0] not in winners
-    ]
+    garbage = [key for key in arrays if key.rpartition("/")[0] not in winners]
     for key in garbage:
         store.remove(key)
     return garbage

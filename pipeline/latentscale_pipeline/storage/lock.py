@@ -6,10 +6,11 @@ one of several contenders can. A holder that ends cleanly creates ``….released
 rewrites its heartbeat object.
 
 If the holder's process ran here and is gone, another run takes over at once. If it ran elsewhere,
-its heartbeat must be over a minute old. *Here* means the same boot of the same machine and the same
-namespace of process ids. A host name isn't enough: containers on one machine may have the same name
-and the same process ids. Workers that outlive their run do no harm: an artifact that they publish
-is correct if it was missing, and refused otherwise.
+its heartbeat must be over a minute old, or have stayed the same for a minute of waiting. *Here*
+means the same boot of the same machine and the same namespace of process ids. A host name isn't
+enough: containers on one machine may have the same name and the same process ids. Workers that
+outlive their run do no harm: an artifact that they publish is correct if it was missing, and
+refused otherwise.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ class Holder:
     pid_space : str
         Scope of the process id, see :func:`pid_space`. Empty if unknown, as in locks of earlier
         versions; then the host name is compared instead.
+    start_ticks : int
+        Start time of the process in clock ticks since the boot, which a change of the clock doesn't
+        move; 0 if unknown.
     """
 
     host: str
@@ -65,13 +69,15 @@ class Holder:
     process_start: float
     attempt: str
     pid_space: str = ""
+    start_ticks: int = 0
 
     @classmethod
     def here(cls) -> Holder:
         """Return a holder for this process, with a new attempt id."""
         pid = os.getpid()
         started = psutil.Process(pid).create_time()
-        return cls(socket.gethostname(), pid, started, uuid.uuid4().hex[:12], pid_space())
+        attempt = uuid.uuid4().hex[:12]
+        return cls(socket.gethostname(), pid, started, attempt, pid_space(), start_ticks(pid))
 
     def is_here(self) -> bool:
         """Return whether its process id is valid in this process' machine and namespace."""
@@ -87,12 +93,26 @@ class Holder:
         try:
             process = psutil.Process(self.pid)
             # A zombie is gone; its parent just hasn't reaped it.
-            return (
-                abs(process.create_time() - self.process_start) > 1.0
-                or process.status() == psutil.STATUS_ZOMBIE
-            )
+            return self._is_other(process) or process.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True
+
+    def _is_other(self, process: psutil.Process) -> bool:
+        """Return whether a process with its id started at another time."""
+        ticks = start_ticks(process.pid)
+        if self.start_ticks and ticks:
+            return ticks != self.start_ticks
+        return abs(process.create_time() - self.process_start) > 1.0
+
+
+def start_ticks(pid: int) -> int:
+    """Return when a process started, in clock ticks since the boot; 0 if that isn't known."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        # The name of the program may contain spaces; the twenty fields after it don't.
+        return int(status.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def pid_space() -> str:
@@ -229,10 +249,19 @@ def _acquire(
 ) -> int:
     begun = time.monotonic()
     waiting_for: Holder | None = None
+    silence = _Silence()
     while True:
         lock = read_lock(store)
         holder = lock.holder
-        if holder is None or lock.released or take_over or not check_liveness(store, holder).alive:
+        if holder is not None and holder.attempt == me.attempt:
+            return lock.generation  # the store listed it late
+        if (
+            holder is None
+            or lock.released
+            or take_over
+            or not check_liveness(store, holder).alive
+            or silence.is_long(store, holder)
+        ):
             mine = lock.generation + 1
             key = _key(mine)
             created = store.create(key, json.dumps(asdict(me)).encode())
@@ -258,6 +287,25 @@ def _acquire(
                 waiting_for = holder
             time.sleep(waiting_seconds)
         time.sleep(grace_seconds / 4)
+
+
+class _Silence:
+    """How long a holder elsewhere hasn't written its heartbeat, by this machine's clock alone.
+
+    A heartbeat says the time of the holder's clock, which may be hours ahead.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[Holder, float | None] | None = None
+        self._since = 0.0
+
+    def is_long(self, store: ObjectStore, holder: Holder) -> bool:
+        if holder == UNKNOWN or holder.is_here():
+            return False
+        found, now = (holder, _last_heartbeat(store, holder)), time.monotonic()
+        if found != self._last:
+            self._last, self._since = found, now
+        return now - self._since >= STALE_SECONDS
 
 
 def refuse_if_running(store: ObjectStore) -> None:
@@ -317,6 +365,7 @@ def _read_holder(store: ObjectStore, generation: int) -> Holder:
         holder = Holder(**json.loads(store.read(_key(generation))))
         # The attempt id is checked because it becomes part of other objects' keys.
         known = isinstance(holder.pid, int) and isinstance(holder.pid_space, str)
+        known = known and isinstance(holder.start_ticks, int)
         whole = known and _ATTEMPT.fullmatch(holder.attempt)
     except (ValueError, TypeError, FileNotFoundError):
         # The lock may be half written at this moment, so it isn't free.
@@ -343,11 +392,16 @@ def check_liveness(store: ObjectStore, holder: Holder) -> Liveness:
 
 
 def _heartbeat_age(store: ObjectStore, holder: Holder) -> float | None:
+    beaten = _last_heartbeat(store, holder)
+    return None if beaten is None else time.time() - beaten
+
+
+def _last_heartbeat(store: ObjectStore, holder: Holder) -> float | None:
+    """Return the time of a holder's last heartbeat, by its own clock; None without one."""
     try:
-        beaten = float(json.loads(store.read(f"heartbeats/{holder.attempt}.json"))["time"])
+        return float(json.loads(store.read(f"heartbeats/{holder.attempt}.json"))["time"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return time.time() - beaten
 
 
 def _beat(store: ObjectStore, me: Holder, stop: threading.Event) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import io
 import math
 import os
@@ -383,6 +384,11 @@ class ObjectStore:
 
     def _remove_tree(self, prefix: str) -> None:
         """Delete everything below a prefix once; another process may write there meanwhile."""
+        if not self.is_local and glob.has_magic(self._path(prefix)):
+            # fsspec would take the name for a pattern, and delete what else it matches.
+            for key in self.sizes(prefix):
+                self._fs.rm_file(self._path(key))
+            return
         for _ in range(MAX_SENDS - 1):
             try:
                 self._fs.rm(self._path(prefix), recursive=True)

@@ -282,6 +282,18 @@ def test_a_run_that_ended_before_it_wrote_the_inventory_is_finished_by_the_next(
     assert latentscale("verify", job.folder).code == 0
 
 
+def test_a_run_that_lost_its_lock_may_say_so_later(job: Job, latentscale: Command) -> None:
+    log = job.folder / "events" / "0123456789ab.jsonl"
+    log.write_text('{"time": 1.0, "event": "run_started"}\n')
+    for key in ("inventory.json", "results.json"):
+        (job.folder / key).unlink()
+    assert latentscale("run", job.config).code == 0
+    with log.open("a") as appended:
+        appended.write('{"time": 2.0, "event": "run_ended", "ending": "failed"}\n')
+    assert latentscale("verify", job.folder).code == 0
+    assert latentscale("run", job.config).out.endswith(BY_SIZE + FINISHED)
+
+
 def test_an_inventory_names_no_file_elsewhere(job: Job, latentscale: Command) -> None:
     inventory = job.folder / "inventory.json"
     document = json.loads(inventory.read_text())

@@ -86,6 +86,20 @@ def test_objects_of_a_killed_attempt_are_swept(store: ObjectStore) -> None:
     np.testing.assert_array_equal(need_marker(store, PART).array("whole"), np.arange(3))
 
 
+def test_a_marker_that_is_listed_late_keeps_its_objects(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_artifact(store, PART, "a-0", output(3), COST)
+    listed = ObjectStore.keys
+    monkeypatch.setattr(
+        ObjectStore,
+        "keys",
+        lambda self, prefix="": [key for key in listed(self, prefix) if key != f"{PART}.json"],
+    )
+    assert collect_garbage(store, FOLDER) == []
+    np.testing.assert_array_equal(need_marker(store, PART).array("whole"), np.arange(3))
+
+
 @pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "flipped"])
 def test_a_damaged_object_is_found_on_reading(store: ObjectStore, damage: str) -> None:
     artifact = write_artifact(store, PART, "a-0", output(4), COST)

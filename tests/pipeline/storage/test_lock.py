@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from latentscale_pipeline.errors import BadInput
@@ -182,7 +183,7 @@ def test_a_container_of_the_same_name_and_pid_is_another_host(store: ObjectStore
 
 
 def test_a_host_is_the_same_under_another_name(store: ObjectStore) -> None:
-    gone = replace(Holder.here(), host="renamed", process_start=1.0)
+    gone = replace(Holder.here(), host="renamed", process_start=1.0, start_ticks=1)
     if not gone.pid_space:
         pytest.skip("the system doesn't tell what process ids count within")
     write_holder(store, gone, beaten=time.time())
@@ -193,7 +194,7 @@ def test_a_host_is_the_same_under_another_name(store: ObjectStore) -> None:
 @pytest.mark.parametrize("host", [socket.gethostname(), "elsewhere"])
 def test_a_lock_of_an_earlier_version_goes_by_the_host_name(store: ObjectStore, host: str) -> None:
     fields = asdict(replace(Holder.here(), host=host, process_start=1.0))
-    del fields["pid_space"]
+    del fields["pid_space"], fields["start_ticks"]
     store.create("lock/000001.json", json.dumps(fields).encode())
     holder = lock.read_lock(store).holder
     assert holder is not None
@@ -209,14 +210,14 @@ def test_without_a_pid_space_the_host_name_decides(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_reused_pid_is_another_process(store: ObjectStore) -> None:
-    earlier = replace(Holder.here(), process_start=1.0)
+    earlier = replace(Holder.here(), process_start=1.0, start_ticks=1)
     write_holder(store, earlier, beaten=time.time())
     with hold_lock(store):
         pass
 
 
 def test_of_sixteen_contenders_one_holds(store: ObjectStore) -> None:
-    write_holder(store, replace(Holder.here(), process_start=1.0), beaten=None)
+    write_holder(store, replace(Holder.here(), process_start=1.0, start_ticks=1), beaten=None)
 
     with ExitStack() as held:
 
@@ -246,3 +247,43 @@ def test_foreign_objects_beside_the_locks_are_ignored(store: ObjectStore) -> Non
     store.create("lock/1000000.released", b"")
     with hold_lock(store):
         assert "lock/1000001.json" in store.keys("lock")
+
+
+def test_a_clock_that_is_set_frees_no_lock(
+    other_process: tuple[ObjectStore, "subprocess.Popen[str]"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = other_process
+    created = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: created(self) + 5.0)
+    with pytest.raises(BadInput, match="is running this job"), hold_lock(store):
+        pass
+
+
+def test_a_dead_holder_whose_clock_was_ahead_is_waited_for_once(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "STALE_SECONDS", 1.0)
+    elsewhere = replace(Holder.here(), host="elsewhere", pid_space="boot/pid:[1]", attempt="other")
+    write_holder(store, elsewhere, beaten=time.time() + 7200.0)
+    begun = time.monotonic()
+    with hold_lock(store, wait=True, grace_seconds=0.1, waiting_seconds=0.1) as holder:
+        assert 1.0 <= time.monotonic() - begun < 30
+        assert lock.read_holders(store) == [elsewhere, holder]
+
+
+def test_a_lock_that_is_listed_late_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, listed = ObjectStore(str(tmp_path / "job")), ObjectStore.keys
+    created: list[float] = []
+
+    def late(self: ObjectStore, prefix: str = "") -> list[str]:
+        found = listed(self, prefix)
+        if not created and found and prefix == "lock":
+            created.append(time.monotonic())
+        fresh = created and time.monotonic() - created[0] < 0.05
+        return [] if fresh and prefix == "lock" else found
+
+    monkeypatch.setattr(ObjectStore, "keys", late)
+    with hold_lock(store, grace_seconds=0.2) as holder:
+        assert lock.read_lock(store) == Lock(1, holder, released=False)

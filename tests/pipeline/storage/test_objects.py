@@ -92,6 +92,19 @@ def test_a_removal_goes_on_where_others_write_meanwhile(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("place", ["disk", "memory", "s3"])
+def test_a_removal_takes_a_name_for_no_pattern(
+    place: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    root = {"disk": str(tmp_path), "memory": f"memory://{tmp_path.name}"}.get(place)
+    root = root or f"{request.getfixturevalue('s3_url')}/patterns"
+    [named, matched] = [ObjectStore(f"{root}/{name}/jobs") for name in ("exp[12]", "exp1")]
+    for store in (named, matched):
+        store.write("stages/a/x.npy", b"x")
+    named.remove_all("stages/a")
+    assert (named.keys(), matched.keys()) == ([], ["stages/a/x.npy"])
+
+
 def test_of_sixteen_racers_exactly_one_creates(store: ObjectStore) -> None:
     won = race_to_create(store, "marker", 16)
     assert len(won) == 1
