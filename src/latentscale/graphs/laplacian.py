@@ -24,6 +24,8 @@ from latentscale.linalg.null_space import NullSpace
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+EPSILON = float(np.finfo(np.float64).eps)
+
 
 def normalised_laplacian(adjacency: csr_array[Any, Any]) -> csr_array[Any, Any]:
     """Form L = I - D^(-1/2) A D^(-1/2) (Tsitsulin et al. 2020, section 3.1).
@@ -162,7 +164,8 @@ def _find_residuals(
             term = data[entry] * guess[indices[entry]]
             total += term
             size += abs(term)
-        if abs(total) > 1e-12 * size:
+        # A sum of many terms, as at a hub, is rounded more.
+        if abs(total) > max(1e-12, EPSILON * (indptr[i + 1] - indptr[i])) * size:
             mapped_to_zero[labels[i]] = False
 
 

@@ -109,7 +109,8 @@ def score_dimensions(
             estimate = Estimate(
                 value, max(0.0, value - reach), value + reach, bounds, "nearest neighbours"
             )
-            deviation = _deviation(halves[:, place])
+            # What random rows add is in the bracket.
+            deviation = _deviation(halves[:, place]) * math.sqrt(1.0 - share)
             error = deviation if math.isfinite(deviation) else None
         dimensions.append(Dimension(estimate, error, counts[place]))
     return Dimensions(dimensions[0], tuple(dimensions[1:]))

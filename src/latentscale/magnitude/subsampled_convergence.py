@@ -92,7 +92,7 @@ def convergence_grid(subset: Points, points: int, target: float = 0.95) -> Float
     Parameters
     ----------
     subset : Points
-        At least 16 distinct rows in random order.
+        At least 16 distinct rows in random order, or all points.
     points : int
         Number of distinct points of the whole set.
     target : float
@@ -105,14 +105,14 @@ def convergence_grid(subset: Points, points: int, target: float = 0.95) -> Float
         :data:`GRID_ROWS` rows and of a quarter as many.
     """
     most = min(len(subset), GRID_ROWS)
-    few = most // 4
-    small, large = (
-        convergence_scale(subset.take(slice(0, rows)), target=max(target, 1.5 / rows)).value
-        for rows in (few, most)
-    )
-    power = min(max(math.log(large / small) / math.log(most / few), 0.0), 1.0)
-    return (
-        large
-        * math.pow(points / most, power)
-        * np.geomspace(1 / GRID_REACH, GRID_REACH, GRID_SCALES)
-    )
+
+    def scale_of(rows: int) -> float:
+        near = max(target, 1.5 / rows)
+        return convergence_scale(subset.take(slice(0, rows)), target=near).value
+
+    expected = scale_of(most)
+    if points > most:
+        few = most // 4
+        power = math.log(expected / scale_of(few)) / math.log(most / few)
+        expected *= math.pow(points / most, min(max(power, 0.0), 1.0))
+    return expected * np.geomspace(1 / GRID_REACH, GRID_REACH, GRID_SCALES)

@@ -67,7 +67,7 @@ def extrapolate(curve: RarefactionCurve, points: int) -> Extrapolation:
     Parameters
     ----------
     curve : RarefactionCurve
-        A curve of at least :data:`MIN_SIZES` sizes.
+        A curve of at least :data:`MIN_SIZES` sizes, unless its largest subset holds all points.
     points : int
         Number of distinct points, at least the largest size.
 
@@ -81,7 +81,7 @@ def extrapolate(curve: RarefactionCurve, points: int) -> Extrapolation:
     ValueError
         On too few sizes or points.
     """
-    if len(curve.sizes) < MIN_SIZES:
+    if len(curve.sizes) < MIN_SIZES and curve.sizes[-1] < points:
         raise ValueError(
             f"an extrapolation and its back-test need {MIN_SIZES} sizes of subsets, got "
             f"{len(curve.sizes)}: {curve.sizes.tolist()}"
@@ -108,9 +108,9 @@ def _log_odds_interval(
     logs, target = np.log(sizes), math.log(points)
     single = tuple(_odds(size, part) for size, part in zip(sizes, values, strict=True))
     odds = np.log([part.mean(axis=0) for part in single])
-    steps = (target - logs[-1]) / (logs[-1] - logs[-2])
-    if steps == 0:
+    if sizes[-1] == points:
         return odds[-1], odds[-1], odds[-1]
+    steps = (target - logs[-1]) / (logs[-1] - logs[-2])
     value = _continue(logs, odds, target, drifting=True)
     misses = [
         np.abs(_continue(logs[:-1], odds[:-1], logs[-1], drifting=drifting) - odds[-1])
@@ -118,7 +118,9 @@ def _log_odds_interval(
     ]
     back_test = _with_scale_below(np.max(misses, axis=0))
     seen = sizes[-1] * len(single[-1])
-    draw = math.sqrt(max(1.0 - seen / points, 0.0)) * _standard_error(single)
+    # More rows than there are: the subsets were drawn independently, and overlap.
+    share = (seen if seen <= points else sizes[-1]) / points
+    draw = math.sqrt(1.0 - share) * _standard_error(single)
     width = np.hypot(SAFETY * max(steps, 1.0) * back_test, 2.0 * draw)
     ends = (
         value - width,

@@ -78,6 +78,12 @@ def test_nothing_is_claimed_of_the_kernel_of_other_matrices():
     np.testing.assert_allclose(np.abs(null_space.vector), np.sqrt([0.5, 0.5, 0.0, 0.0]), rtol=1e-15)
 
 
+def test_the_null_space_of_a_star_is_known():
+    laplacian = normalised_laplacian(symmetrise(np.zeros((300_000, 1), dtype=np.int64)))
+    null_space = find_null_space(laplacian)
+    assert (null_space.components, null_space.dimension) == (1, 1)
+
+
 def test_moments_of_a_graph_with_a_hub():
     lists = np.random.default_rng(0).integers(0, 300, size=(300, 4))
     lists[:, 0] = 0

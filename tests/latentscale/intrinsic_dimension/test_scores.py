@@ -196,6 +196,17 @@ def test_sampling_errors_cover_the_mean_over_samples(
         assert 0.9 <= share <= (0.999 if tries > 100 else 1.0), (place, share)
 
 
+def test_what_random_rows_add_is_in_the_bracket_alone() -> None:
+    rows = clusters(np.random.default_rng(7), 3000)
+    whole = scored(rows, seed=0)
+    for seed in range(3):
+        asked = np.sort(np.random.default_rng([8, seed]).choice(3000, 300, replace=False))
+        found = scored(rows, seed=seed, asked=asked)
+        for own, other in zip(found.maximum_likelihood, whole.maximum_likelihood, strict=True):
+            assert own.sampling_error is not None
+            assert own.sampling_error == pytest.approx(other.sampling_error, rel=0.6)
+
+
 def test_brackets_of_random_rows_hold_the_score_of_all() -> None:
     rows = clusters(np.random.default_rng(7), 3000)
     whole = scored(rows)

@@ -143,6 +143,20 @@ def test_intervals_cover_the_truth(kind: Callable[[np.random.Generator, int], np
     assert error.mean() <= 0.05
 
 
+def test_overlapping_subsets_have_seen_less_than_all() -> None:
+    """Two subsets of 112 of 200 rows overlap: together they miss every fifth row."""
+    covered = []
+    for seed in range(12):
+        rng = np.random.default_rng([9, seed])
+        points = as_points(rng.normal(size=(200, 5)), "euclidean")
+        scales = np.geomspace(0.3, 6.0, 14)
+        found, _ = subsampled_magnitude(points, scales, rows=112, replicates=2, generator=rng)
+        truth = sides(magnitude_function(points, scales, method="cholesky").estimates)[0]
+        _, lower, upper = sides(found.estimates)
+        covered.append((lower <= truth) & (truth <= upper))
+    assert np.mean(covered) >= 0.9
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(("share", "widest"), [(4, 0.15), (8, 0.3)])
 def test_intervals_cover_the_truth_over_seeds(share: int, widest: float) -> None:

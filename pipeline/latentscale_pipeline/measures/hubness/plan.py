@@ -55,8 +55,8 @@ def stage_name(role: Role) -> str:
 
 def drawn_count(section: Hubness, facts: JobFacts, role: Role) -> int:
     """Return how many rows of a corpus are drawn."""
-    least = max(MIN_ROWS, section.k + 1)
-    return min(facts.corpora[role].n, section.rows, max(least, math.isqrt(int(facts.pairs))))
+    affordable = max(MIN_ROWS, math.isqrt(int(facts.pairs)))
+    return min(facts.corpora[role].n, max(section.k + 1, min(section.rows, affordable)))
 
 
 def _stages(section: Hubness, facts: JobFacts, role: Role) -> list[Stage]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from latentscale.intrinsic_dimension.estimators import MIN_ROWS
 from latentscale_pipeline.measures.base import (
     CorpusFacts,
     Findings,
@@ -28,6 +29,7 @@ from latentscale_pipeline.measures.intrinsic_dimension.results import (
 from latentscale_pipeline.measures.intrinsic_dimension.scores import SCORES
 
 NO_NEIGHBOURS = "no row has so many neighbours at different distances"
+TOO_FEW = f"fewer than {MIN_ROWS} rows have two neighbours at different distances"
 
 
 def collect_dimensions(section: IntrinsicDimension, facts: JobFacts, results: Results) -> Findings:
@@ -41,7 +43,7 @@ def collect_dimensions(section: IntrinsicDimension, facts: JobFacts, results: Re
         found = dict(zip(numbers, values.get("maximum_likelihood", []), strict=True))
         scores += [
             _score("MLE", role, found.get(section.k), reason),
-            _score("TwoNN", role, values.get("two_nearest"), reason),
+            _score("TwoNN", role, values.get("two_nearest"), reason or TOO_FEW),
         ]
         parts[role] = _part(section, corpus, values, found, reason)
     own = parts["corpus"]

@@ -162,6 +162,8 @@ def _count_distinct(inputs: Inputs) -> int:
 def _draw_subsets(inputs: Inputs, among: int) -> Int64Array:
     """Draw all subsets, disjoint if there are rows enough, otherwise at least in every draw."""
     p, generator = inputs.parameters, inputs.common_generator()
+    if among < p["pieces"]:  # too few to be divided: every subset holds them all
+        return draw_replicates(among, among, DRAWS * REPLICATES, generator)
     rows = min(p["rows"], among) // p["pieces"] * p["pieces"]
     if DRAWS * REPLICATES * rows <= among:
         return draw_replicates(among, rows, DRAWS * REPLICATES, generator)

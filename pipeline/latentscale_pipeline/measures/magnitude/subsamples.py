@@ -36,7 +36,10 @@ PIECES = 2**HALVINGS
 
 def subsample_about_convergence(inputs: Inputs) -> Output:
     """Evaluate the pieces of one replicate at scales around the convergence scale."""
-    return _evaluate_pieces(inputs, None)
+    try:
+        return _evaluate_pieces(inputs, None)
+    except NoConvergenceScale as error:
+        return Output(values={"reason": str(error)})
 
 
 def subsample_function(inputs: Inputs) -> Output:
@@ -51,8 +54,9 @@ def _evaluate_pieces(inputs: Inputs, scales: Float64Array | None) -> Output:
     replicate, halving = divmod(inputs.index, HALVINGS + 1)
     if scales is None:
         scales = convergence_grid(sample.read(0), len(sample), inputs.parameters["target"])
+    pieces = 2**halving if len(sample) >= PIECES else 1
     found = subsample_magnitudes(
-        sample.read(replicate), scales, 2**halving, tolerance=inputs.parameters["tolerance"]
+        sample.read(replicate), scales, pieces, tolerance=inputs.parameters["tolerance"]
     )
     return Output(
         values={"size": found.size},
@@ -63,6 +67,8 @@ def _evaluate_pieces(inputs: Inputs, scales: Float64Array | None) -> Output:
 def extrapolate_convergence(inputs: Inputs) -> Output:
     """Extrapolate the function and find where it reaches the target share."""
     sample = DistinctSample.of(inputs)
+    if "reason" in inputs.parts[0].values:
+        return Output(values={"reason": inputs.parts[0].values["reason"]})
     curve = _curve(inputs)
     try:
         estimate = extrapolated_convergence_scale(

@@ -57,6 +57,12 @@ def test_scores_equal_brute_force_however_rows_are_stored(
     assert f'"neighbour_of": {times.max()}' in listed.out
 
 
+def test_there_are_more_rows_than_neighbours(tmp_path: Path) -> None:
+    results = run(tmp_path / "job", "k: 100, rows: 100", corpus=normal(3, 1000))
+    assert results["measures"]["hubness"]["corpus"]["rows"] == 101
+    assert results["measures"]["hubness"]["corpus"]["k"] == 100
+
+
 def test_random_rows_stand_for_all(tmp_path: Path) -> None:
     rows, found = normal(2, 2000), []
     for seed in range(3):

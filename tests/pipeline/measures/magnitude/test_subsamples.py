@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 import latentscale
 import latentscale_pipeline
@@ -13,6 +14,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import Plan, make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
 from tests import oracles
+from tests.support.jobs import measure_rows
 
 ROWS, DIMENSION = 2300, 5
 
@@ -38,6 +40,27 @@ def make(folder: Path, keys: str, budget: str = "2.0e+11") -> Plan:
 
 def quiet(event: str, **fields: Any) -> None:
     """Take no note."""
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 10, 17])
+def test_a_few_distinct_rows(tmp_path: Path, distinct: int) -> None:
+    given = np.random.default_rng(3).normal(size=(distinct, 3))[np.arange(2100) % distinct]
+    found = measure_rows(
+        tmp_path / "job", "magnitude: {scales: 4, method: subsample}", corpus=given
+    )
+    part, kept = (
+        found["measures"]["magnitude"]["corpus"],
+        given[:distinct].astype("f4").astype("f8"),
+    )
+    if distinct == 1:
+        assert part["convergence_scale"] is None
+        assert part["convergence_scale_reason"].startswith("one distinct point has magnitude 1")
+        return
+    dense = [1.0, *(oracles.dense_magnitude(cdist(kept, kept), t)[0] for t in part["scales"][1:])]
+    if distinct < 16:
+        np.testing.assert_allclose(part["value"], dense, rtol=1e-9)
+    assert all(np.array(part["lower"]) <= np.array(dense) * (1 + 1e-9))
+    assert all(np.array(dense) <= np.array(part["upper"]) * (1 + 1e-9))
 
 
 def test_subsets_bracket_the_dense_function(tmp_path: Path) -> None:
