@@ -38,7 +38,7 @@ import magnitude
 import numpy as np
 import vendi
 from contest import Inputs, Values, clustered_rows, header, in_turns, summary, write
-from shown import whole_table
+from shown import comparisons_of, whole_table
 
 SHORT_ROWS = (200, 400)
 DIMENSION = 128
@@ -339,7 +339,7 @@ def main() -> None:
             done["sizes"].append(size)
             # Written after each size: the largest takes longest.
             write(asked.output, record)
-    print(whole_table(record))
+    print(whole_table(comparisons_of(record)))
 
 
 if __name__ == "__main__":

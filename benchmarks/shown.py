@@ -1,4 +1,4 @@
-"""Put the newest records into the README and the documentation.
+"""Put the newest records into the README and the documentation, of each comparison its own.
 
     python benchmarks/shown.py
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,19 @@ Record = Mapping[str, Any]
 # --- tables ----------------------------------------------------------------------------------
 
 
-def whole_table(record: Record) -> str:
+def comparisons_of(record: Record) -> list[Record]:
+    """Return the comparisons of a record, each with when and how it was measured."""
+    header = {name: value for name, value in record.items() if name != "comparisons"}
+    return [{**header, **comparison} for comparison in record["comparisons"]]
+
+
+def whole_table(comparisons: Sequence[Record]) -> str:
     """Write all medians as Markdown, a table for each comparison."""
-    parts = [how_measured(record)]
-    for comparison in record["comparisons"]:
+    parts = []
+    for comparison in comparisons:
         parts += [
             f"## {comparison['name'][0].upper()}{comparison['name'][1:]}",
+            how_measured(comparison),
             _table(comparison),
             f"![Seconds and MiB over rows](figures/{slug(comparison)}.svg)",
             _versions(comparison),
@@ -46,13 +53,24 @@ def whole_table(record: Record) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def how_measured(record: Record) -> str:
-    """Return when and on which machine a record was measured."""
+def how_measured(comparison: Record) -> str:
+    """Return when and on which machine a comparison was measured."""
+    threads = comparison["threads"]
     return (
-        f"{record['started'][:10]}, medians of {record['repeats']} runs in turn, "
-        f"{record['threads']} thread{'s' * (record['threads'] > 1)}, {record['machine']['cores']} "
-        f"cores, load {record['load_before']:.1f} before."
+        f"{comparison['started'][:10]}, medians of {comparison['repeats']} runs in turn, "
+        f"{threads} thread{'s' * (threads > 1)}, {comparison['machine']['cores']} "
+        f"cores, load {comparison['load_before']:.1f} before."
     )
+
+
+def how_all_measured(comparisons: Sequence[Record]) -> str:
+    """Return when and on which machine comparisons were measured."""
+    names: dict[str, list[str]] = {}
+    for comparison in comparisons:
+        names.setdefault(how_measured(comparison), []).append(comparison["name"])
+    most = max(names, key=lambda how: len(names[how]))
+    others = [f"{', '.join(own)}: {how}" for how, own in names.items() if how != most]
+    return " ".join([most, *(other[0].upper() + other[1:] for other in others)])
 
 
 def _table(comparison: Record) -> str:
@@ -80,10 +98,10 @@ def _versions(comparison: Record) -> str:
     return f"Versions: {', '.join(named)}."
 
 
-def brief_table(record: Record) -> str:
+def brief_table(comparisons: Sequence[Record]) -> str:
     """Write, for each comparison, the largest size that every contestant handled."""
     lines = ["| | rows | latentscale | instead |", "|---|---:|---:|---|"]
-    for comparison in record["comparisons"]:
+    for comparison in comparisons:
         most = max(len(size["contestants"]) for size in comparison["sizes"])
         size = [size for size in comparison["sizes"] if len(size["contestants"]) == most][-1]
         (_, ours), *others = size["contestants"].items()
@@ -221,6 +239,15 @@ def newest(kind: str) -> Record:
     return found
 
 
+def newest_comparisons() -> list[Record]:
+    """Return the newest record of every comparison, in the order of the first record."""
+    found: dict[str, Record] = {}
+    for path in sorted(RECORDS.glob("comparisons-*.json")):
+        for comparison in comparisons_of(json.loads(path.read_text("utf-8"))):
+            found[comparison["name"]] = comparison
+    return list(found.values())
+
+
 def with_part(page: str, part: str) -> str:
     """Put a part between a page's two comments."""
     before, rest = page.split(BEGIN)
@@ -228,10 +255,10 @@ def with_part(page: str, part: str) -> str:
     return f"{before}{BEGIN}\n\n{part.strip()}\n\n{END}{after}"
 
 
-def show(comparisons: Record, simulation: Record, detection: Record, root: Path) -> None:
+def show(comparisons: Sequence[Record], simulation: Record, detection: Record, root: Path) -> None:
     """Write tables and figures into the pages below a folder."""
     parts = {
-        "README.md": f"{brief_table(comparisons)}\n\n{how_measured(comparisons)}",
+        "README.md": f"{brief_table(comparisons)}\n\n{how_all_measured(comparisons)}",
         "docs/peers.md": whole_table(comparisons),
         "docs/scale.md": simulated_table(simulation),
         "docs/choosing.md": detection_table(detection),
@@ -239,7 +266,7 @@ def show(comparisons: Record, simulation: Record, detection: Record, root: Path)
     for page, part in parts.items():
         path = root / page
         path.write_text(with_part(path.read_text("utf-8"), part), "utf-8")
-    for comparison in comparisons["comparisons"]:
+    for comparison in comparisons:
         figure = root / "docs" / "figures" / f"{slug(comparison)}.svg"
         figure.write_text(draw(comparison) + "\n", "utf-8")
 
@@ -248,7 +275,7 @@ def main() -> None:
     argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     ).parse_args()
-    show(newest("comparisons"), newest("simulation"), newest("detection"), ROOT)
+    show(newest_comparisons(), newest("simulation"), newest("detection"), ROOT)
 
 
 if __name__ == "__main__":

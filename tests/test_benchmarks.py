@@ -168,11 +168,11 @@ DETECTED = {
 
 def test_tables_say_what_the_record_says() -> None:
     assert (
-        shown.whole_table(MADE)
+        shown.whole_table(shown.comparisons_of(MADE))
         == """\
-2026-01-02, medians of 2 runs in turn, 1 thread, 4 cores, load 0.5 before.
-
 ## Sums, of rows
+
+2026-01-02, medians of 2 runs in turn, 1 thread, 4 cores, load 0.5 before.
 
 | rows | contestant | seconds | times ours | warm-up s | peak MiB | sum |
 |---:|---|---:|---:|---:|---:|---:|
@@ -190,11 +190,20 @@ absent was skipped (`pip install absent==1`).
 """
     )
     assert (
-        shown.brief_table(MADE)
+        shown.brief_table(shown.comparisons_of(MADE))
         == """\
 | | rows | latentscale | instead |
 |---|---:|---:|---|
 | sums, of rows | 4,000 | 2 s | them 9 s (4.5 ×) |"""
+    )
+
+
+def test_a_comparison_measured_later_says_so() -> None:
+    [first] = shown.comparisons_of(MADE)
+    later = {**first, "name": "other sums", "started": "2026-02-03"}
+    how = "medians of 2 runs in turn, 1 thread, 4 cores, load 0.5 before."
+    assert shown.how_all_measured([first, {**first, "name": "a"}, later]) == (
+        f"2026-01-02, {how} Other sums: 2026-02-03, {how}"
     )
 
 
@@ -203,7 +212,7 @@ def test_pages_keep_their_words(tmp_path: Path) -> None:
     (tmp_path / "docs" / "figures").mkdir(parents=True)
     for page in pages:
         (tmp_path / page).write_text(f"before {shown.BEGIN} old {shown.END} after")
-    shown.show(MADE, SIMULATED, DETECTED, tmp_path)
+    shown.show(shown.comparisons_of(MADE), SIMULATED, DETECTED, tmp_path)
     readme, whole, scale, choosing = ((tmp_path / page).read_text() for page in pages)
     assert readme.startswith(f"before {shown.BEGIN}\n\n| | rows |")
     assert readme.endswith(f"load 0.5 before.\n\n{shown.END} after")
@@ -219,19 +228,19 @@ def test_pages_keep_their_words(tmp_path: Path) -> None:
 
 
 def test_pages_show_the_newest_record(everything: ModuleType) -> None:
-    record = shown.newest("comparisons")
-    assert not record["short"]
-    assert [one["name"] for one in record["comparisons"]] == [
-        one.name for one in everything.COMPARISONS
-    ]
+    comparisons = shown.newest_comparisons()
+    assert not any(comparison["short"] for comparison in comparisons)
+    assert [one["name"] for one in comparisons] == [one.name for one in everything.COMPARISONS]
     page = (ROOT / "docs" / "peers.md").read_text("utf-8")
-    assert shown.with_part(page, shown.whole_table(record)) == page
-    assert shown.brief_table(record) in (ROOT / "README.md").read_text("utf-8")
+    assert shown.with_part(page, shown.whole_table(comparisons)) == page
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert shown.brief_table(comparisons) in readme
+    assert shown.how_all_measured(comparisons) in readme
     simulation_record = shown.newest("simulation")
     assert {"started", "machine", "measured_rows"} <= set(simulation_record)
     simulated = shown.simulated_table(simulation_record)
     assert simulated in (ROOT / "docs" / "scale.md").read_text("utf-8")
-    for comparison in record["comparisons"]:
+    for comparison in comparisons:
         figure = ROOT / "docs" / "figures" / f"{shown.slug(comparison)}.svg"
         assert figure.read_text("utf-8") == shown.draw(comparison) + "\n"
 

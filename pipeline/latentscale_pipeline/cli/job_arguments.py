@@ -109,10 +109,17 @@ def is_job_file(given: str) -> bool:
     path = Path(given)
     if path.suffix in {".yaml", ".yml"}:
         return True
-    if path.suffix in SUFFIXES or not path.is_file():
+    if (path.suffix in SUFFIXES and path.suffix != ".json") or not path.is_file():
         return False
     with path.open("rb") as file:
         start = file.read(_MAX_JOB_FILE_BYTES)
+    if path.suffix == ".json":
+        try:
+            document = json.loads(start)
+        except ValueError:
+            return False
+        known = JobConfig.model_fields.keys()
+        return isinstance(document, dict) and {"corpus"} <= document.keys() <= known
     return re.search(rb'^\s*[{]?\s*"?corpus"?\s*:', start, re.MULTILINE) is not None
 
 

@@ -6,17 +6,21 @@ The second moment (:mod:`latentscale.vendi.second_moments`) of 2D Fourier featur
 The error of its entries is about :math:`1/\sqrt{D}`, which biases every score. Small orders are
 mostly too low, because 2D features have rank 2D at most. The error falls about like 1/D, so the
 value is extrapolated from D and D/2. The interval is three times the difference of the two on
-either side, and the rounding of the sums besides. It is an estimate, not a bound.
+either side, or three standard errors of the draw if these are more, and the rounding of the sums
+besides. The standard error is that of a mean of eight groups of frequencies. The interval is an
+estimate, not a bound.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from latentscale.array_types import Int64Array
 from latentscale.estimate import Estimate
-from latentscale.vendi.scores import moment_spectrum, vendi_score
+from latentscale.vendi.scores import Spectrum, moment_spectrum, vendi_score
 from latentscale.vendi.second_moments import SecondMoment
 
 FREQUENCIES = 1024
@@ -25,14 +29,48 @@ FREQUENCIES = 1024
 REACH = 3.0
 """Half the interval's length, in differences between D and D/2 (on a logarithmic scale)."""
 
+GROUPS = 8
+"""Groups of frequencies whose scores tell the error of the draw; even."""
 
-def fourier_score(moment: SecondMoment, n: int, order: float) -> Estimate:
-    """Extrapolate a Vendi score from the second moment of the features.
+
+@dataclass(frozen=True)
+class FeatureSpectra:
+    """Spectra of the features of all frequencies, of two halves, and of eight groups of them."""
+
+    whole: Spectrum
+    halves: tuple[Spectrum, ...]
+    groups: tuple[Spectrum, ...]
+
+    @classmethod
+    def of(cls, moment: SecondMoment, n: int) -> FeatureSpectra:
+        """Return the spectra of the second moment of the features of ``n`` rows."""
+
+        def of_frequencies(count: int) -> tuple[Spectrum, ...]:
+            return tuple(
+                moment_spectrum(_part(moment, half, group), n)
+                for half in np.split(np.arange(moment.dimension), 2)
+                for group in np.array_split(np.arange(moment.dimension // 4), count // 2)
+            )
+
+        return cls(moment_spectrum(moment, n), of_frequencies(2), of_frequencies(GROUPS))
+
+
+def _part(moment: SecondMoment, half: Int64Array, group: Int64Array) -> SecondMoment:
+    """Return the second moment of the cosines and sines of some frequencies of a half."""
+    cosines, sines = np.split(half, 2)
+    features = np.concatenate([cosines[group], sines[group]])
+    matrix = moment.matrix[np.ix_(features, features)]
+    # All leave out the same eigenvalues as rounding.
+    return SecondMoment(float(np.trace(matrix)), matrix, moment.rounding)
+
+
+def fourier_score(spectra: FeatureSpectra, n: int, order: float) -> Estimate:
+    """Extrapolate a Vendi score from the spectra of the features.
 
     Parameters
     ----------
-    moment : SecondMoment
-        The second moment of the features of all rows.
+    spectra : FeatureSpectra
+        Those of the features of all rows.
     n : int
         Number of rows.
     order : float
@@ -43,17 +81,14 @@ def fourier_score(moment: SecondMoment, n: int, order: float) -> Estimate:
     Estimate
         ``bounds`` "estimate", method "fourier".
     """
-    whole = vendi_score(moment_spectrum(moment, n), order)
-    half = moment.dimension // 2
-    logs = []
-    for part in (slice(0, half), slice(half, None)):
-        matrix = moment.matrix[part, part]
-        total = float(np.trace(matrix))
-        # Both leave out the same eigenvalues as rounding.
-        found = vendi_score(moment_spectrum(SecondMoment(total, matrix, moment.rounding), n), order)
-        logs.append(math.log(found.value))
-    step = math.log(whole.value) - sum(logs) / 2
-    spread = REACH * max(abs(step), abs(logs[0] - logs[1]) / 2)
+    whole = vendi_score(spectra.whole, order)
+    halves, groups = (
+        np.log([vendi_score(part, order).value for part in parts])
+        for parts in (spectra.halves, spectra.groups)
+    )
+    step = math.log(whole.value) - float(halves.mean())
+    standard_error = float(groups.std(ddof=1)) / math.sqrt(len(groups))
+    spread = REACH * max(abs(step), standard_error)
     value = min(max(math.log(whole.value) + step, 0.0), math.log(n))
     middle = math.exp(value)
     reach = math.exp(spread)

@@ -7,7 +7,7 @@ import pytest
 
 from latentscale.linalg.fourier_features import draw_frequencies, fourier_features
 from latentscale.tiles.distances import as_points
-from latentscale.vendi.fourier import fourier_score
+from latentscale.vendi.fourier import FeatureSpectra, fourier_score
 from latentscale.vendi.lanczos import kernel_scores
 from latentscale.vendi.scores import (
     kernel_spectrum,
@@ -95,6 +95,21 @@ def test_random_features_count_no_more_eigenvalues_than_rows():
     frequencies = draw_frequencies("rbf", 1.0, 6, 512, generator)
     moment = second_moment(fourier_features(rows, np.zeros(6), frequencies), precision="single")
     truth = vendi_score(kernel_spectrum(as_points(rows, "euclidean"), "rbf", 1.0), 0.5)
-    found = fourier_score(moment, 120, 0.5)
+    spectra = FeatureSpectra.of(moment, 120)
+    found = fourier_score(spectra, 120, 0.5)
     assert found.lower <= truth.value <= found.upper
-    assert fourier_score(moment, 120, 0).value == pytest.approx(120)
+    assert fourier_score(spectra, 120, 0).value == pytest.approx(120)
+
+
+def test_intervals_of_random_features_cover_the_dense_scores():
+    rows = np.random.default_rng(3).normal(size=(400, 64))
+    dense = kernel_spectrum(as_points(rows, "euclidean"), "rbf", 11.0)
+    orders, covered = (1.0, 2.0, math.inf), []
+    for seed in range(30):
+        frequencies = draw_frequencies("rbf", 11.0, 64, 64, np.random.default_rng(seed))
+        features = fourier_features(rows, np.zeros(64), frequencies)
+        spectra = FeatureSpectra.of(second_moment(features, precision="single"), 400)
+        found = [fourier_score(spectra, 400, order) for order in orders]
+        truth = [vendi_score(dense, order).value for order in orders]
+        covered.append([e.lower <= t <= e.upper for e, t in zip(found, truth, strict=True)])
+    assert np.mean(covered, axis=0).min() >= 0.9

@@ -248,6 +248,13 @@ def test_a_job_file_needs_no_suffix(latentscale: Command, rows: np.ndarray) -> N
     assert len(list(Path("jobs").glob("plain-*"))) == 1
 
 
+def test_a_job_file_may_be_json(latentscale: Command, rows: np.ndarray) -> None:
+    job = {"name": "plain", "corpus": "vectors.npy", "measures": {"vendi": {}}}
+    Path("job.json").write_text(json.dumps(job))
+    assert latentscale("run", "job.json", *SERIAL).code == 0
+    assert len(list(Path("jobs").glob("plain-*"))) == 1
+
+
 def test_the_job_file_finds_shared_scales_from_anywhere(
     latentscale: Command, rows: np.ndarray, tmp_path: Path
 ) -> None:

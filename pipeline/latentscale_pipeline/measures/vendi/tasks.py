@@ -17,7 +17,7 @@ from latentscale.sampling.rarefaction import (
 )
 from latentscale.tiles.device import Precision
 from latentscale.tiles.distances import as_points, row_blocks
-from latentscale.vendi.fourier import FREQUENCIES, fourier_score
+from latentscale.vendi.fourier import FREQUENCIES, FeatureSpectra, fourier_score
 from latentscale.vendi.lanczos import kernel_scores
 from latentscale.vendi.rarefaction import extrapolated_scores, subsample_scores
 from latentscale.vendi.scores import (
@@ -177,7 +177,8 @@ def sum_features(inputs: Inputs, similarity: Similarity) -> Output:
 def score_features(inputs: Inputs, similarity: Similarity) -> Output:
     """Score the spectrum of the features."""
     moment, n = _merged(inputs), inputs.corpora[inputs.parameters["role"]].n
-    return scores_output(inputs, similarity.bandwidth, partial(fourier_score, moment, n))
+    spectra = FeatureSpectra.of(moment, n)
+    return scores_output(inputs, similarity.bandwidth, partial(fourier_score, spectra, n))
 
 
 @under_kernel
