@@ -66,8 +66,10 @@ class Computed:
     def expected(self, name: str) -> tuple[float, float]:
         """Return the range in which the measure itself expects a score."""
         place = [score.score for score in self.findings.scores].index(name)
-        known = self.findings.expected[place].expectation
-        return known.lower, known.upper
+        known = self.findings.expected[place]
+        if isinstance(known, str):
+            raise ValueError(f"{name} has no expected range: {known}")
+        return known.expectation.lower, known.expectation.upper
 
     def array(self, name: str) -> NDArray[Any]:
         """Return an array by its name in a job's results."""

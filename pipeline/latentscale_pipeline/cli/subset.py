@@ -21,6 +21,7 @@ from latentscale_pipeline.config.job import resolve_config
 from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.corpus.diversity import Metric, choose_unlike
 from latentscale_pipeline.corpus.export import export as write_file
+from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.ingest.sidecars import TEXT_LENGTH
 from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source, unknown_ids
@@ -101,8 +102,28 @@ def subset(
             dtype=opened.dtype.name,
             overwrite=overwrite,
             progress=progress,
+            left_out=_left_out(opened, **chosen),
         )
     show_corpus(written, as_json)
+
+
+def _left_out(
+    corpus: Corpus,
+    without: Sequence[str],
+    drop_duplicates: float | None,
+    job: str | None,
+    where: str | None,
+    **_: Any,
+) -> list[str]:
+    """Return why rows were left out of a corpus, here or before."""
+    compared = names_in(where) if job is not None and where is not None else ()
+    by_column = [
+        reason
+        for reason, found in ROW_FILTERS.items()
+        if set(names_in(found.where)) & set(compared)
+    ]
+    near = [] if drop_duplicates is None else ["near-duplicates"]
+    return list(dict.fromkeys([*corpus.left_out, *without, *by_column, *near]))
 
 
 @click.command()

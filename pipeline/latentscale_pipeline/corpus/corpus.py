@@ -156,6 +156,11 @@ class Corpus:
             return self.manifest.fingerprint
         return subset_fingerprint(self.manifest.fingerprint, self._kept_ranges())
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Why rows of a larger corpus were left out of this one."""
+        return self.manifest.left_out
+
     @cached_property
     def zero_rows(self) -> int:
         """Number of rows that are all zero; counted again if shards are excluded."""

@@ -167,6 +167,9 @@ class Manifest:
         Version of latentscale that wrote the manifest.
     digests : StoredObject or None
         The block digests that the fingerprint is computed from; only after an append.
+    left_out : tuple of str
+        Why rows of a larger corpus were left out, as rows near others. Then the corpus isn't a
+        sample of its source in this respect.
     """
 
     n: int
@@ -182,6 +185,7 @@ class Manifest:
     version: str
     digests: StoredObject | None = None
     repeated_ids: CountedRows | None = None
+    left_out: tuple[str, ...] = ()
 
     def array(self, name: str) -> StoredArray:
         """Return the stored array ``vectors``, ``ids``, ``labels`` or ``weights``."""
@@ -209,6 +213,8 @@ class Manifest:
         """Return the JSON document, with its own checksum as the last entry."""
         fields = asdict(self)
         vectors = fields.pop("vectors")
+        if not self.left_out:
+            del fields["left_out"]
         document = {
             "schema": SCHEMA,
             "fingerprint": fields.pop("fingerprint"),

@@ -94,9 +94,9 @@ def expect_curves(findings: Mapping[str, Findings], samples: Samples) -> dict[st
     return found
 
 
-def _own(findings: Sequence[Findings]) -> dict[int, ExpectedScore]:
-    """Return what measures themselves expect, by place among all scores."""
-    own: dict[int, ExpectedScore] = {}
+def _own(findings: Sequence[Findings]) -> dict[int, ExpectedScore | str]:
+    """Return what measures themselves expect, or why not, by place among all scores."""
+    own: dict[int, ExpectedScore | str] = {}
     first = 0
     for finding in findings:
         own |= {first + place: expected for place, expected in finding.expected.items()}

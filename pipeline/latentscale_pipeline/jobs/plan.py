@@ -392,6 +392,7 @@ def corpus_facts(corpus: Corpus | UningestedCorpus) -> CorpusFacts:
         labels=corpus.checksum_of("labels"),
         ids=corpus.checksum_of("ids") if isinstance(corpus, Corpus) else "",
         shard_prints=corpus.shard_prints if isinstance(corpus, Corpus) else (),
+        left_out=corpus.left_out if isinstance(corpus, Corpus) else (),
     )
 
 

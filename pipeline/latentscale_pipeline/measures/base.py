@@ -66,6 +66,7 @@ class CorpusFacts:
     ``weights``, ``labels`` and ``ids`` are checksums, or None if the corpus has none; ``ids`` is
     empty for a source that may have some once it is ingested.
     ``shard_prints`` identify the shards by their rows; empty if the rows aren't known yet.
+    ``left_out`` says why rows of a larger corpus were left out of this one.
     """
 
     n: int
@@ -78,6 +79,7 @@ class CorpusFacts:
     labels: str | None = None
     ids: str | None = None
     shard_prints: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def runs_of_shards(self, length: int, *beside: object) -> tuple[str, ...]:
         """Return keys of runs of ``length`` shards: dtype, dimension, ``beside``, shards."""
@@ -271,7 +273,7 @@ class Findings:
     reason: str | None = None
     remark: str | None = None
     corpora: Mapping[Role, Mapping[str, Any]] = field(default_factory=dict)
-    expected: Mapping[int, ExpectedScore] = field(default_factory=dict)
+    expected: Mapping[int, ExpectedScore | str] = field(default_factory=dict)
     curve: tuple[Sequence[float], Sequence[float]] | None = None
 
 
@@ -365,6 +367,9 @@ class MeasureReport:
         Its scores, as the measure declares them.
     dependent : tuple of str
         Its scores that show that corpus and reference aren't independent samples.
+    of_own_scale : mapping
+        By score, what is said where a verdict on two jobs is about it: each corpus was measured up
+        to a scale of its own, so the score doesn't tell which is more diverse.
     of_labels : bool
         Whether its scores are of single labels, and headlines nevertheless.
     replicated : str
@@ -383,6 +388,7 @@ class MeasureReport:
     source: ClassVar[str] = ""
     scores: ClassVar[Mapping[str, ScoreDefinition]] = {}
     dependent: ClassVar[tuple[str, ...]] = ()
+    of_own_scale: ClassVar[Mapping[str, str]] = {}
     of_labels: ClassVar[bool] = False
     replicated: ClassVar[str] = ""
     group: ClassVar[str] = ""

@@ -309,11 +309,13 @@ def judge_change(scores: Sequence[Score]) -> Verdict:
     outside = [one for one in known if one.p <= LEVEL]
     if not known or (not outside and len(unknown) > len(known)):
         return _cannot_tell(unknown, known)
+    outside.sort(key=lambda one: bool(_of_own_scale(one)))
     verdict = (
-        _differs(outside, known)
+        _differs(outside, known, [one for one in known if not _of_own_scale(one)])
         if outside
         else _no_difference(known, "the baseline", partly=bool(unknown))
     )
+    verdict = _with_remarks(verdict, list(dict.fromkeys(map(_of_own_scale, outside))))
     if not unknown:
         return verdict
     why = unknown[0].expected_reason or "a job was measured by an earlier version"
@@ -386,9 +388,19 @@ def _corrected(known: list[Compared]) -> str:
     return f", corrected for {len(known)} scores" if len(known) > 1 else ""
 
 
-def _differs(outside: list[Compared], known: list[Compared]) -> Verdict:
+def _of_own_scale(one: Compared) -> str:
+    """Return what to say of a score up to a scale of each corpus; empty of others."""
+    return report_of(one.score.measure).of_own_scale.get(one.score.score, "")
+
+
+def _differs(
+    outside: list[Compared], known: list[Compared], of_diversity: Sequence[Compared] | None = None
+) -> Verdict:
     first, *others = outside
-    also = [_diversity(known), *(_also(others, word) for word in ("higher", "lower"))]
+    also = [
+        _diversity(known if of_diversity is None else of_diversity),
+        *(_also(others, word) for word in ("higher", "lower")),
+    ]
     also.append(_rest(outside, known))
     return Verdict(
         value="differs",

@@ -25,7 +25,7 @@ def mean_similarity(moments: Moments) -> Estimate:
         raise ValueError("there is only one row: there are no two different rows")
     n, mean, rounding = moments.count, *_squared_mean_direction(moments)
     value = (mean * n - 1.0) / (n - 1.0)
-    reach = rounding * n / (n - 1.0)
+    reach = rounding * n / (n - 1.0) + 4.0 * UNIT_ROUNDOFF * abs(value)
     lower, upper = max(-1.0, value - reach), min(1.0, value + reach)
     return Estimate(min(max(value, lower), upper), lower, upper, "exact", "moments")
 

@@ -143,6 +143,11 @@ class _Schedule:
     squarings: Int64Array
 
     @property
+    def derives(self) -> bool:
+        """Return whether some similarities are powers or squares of others."""
+        return bool(np.isnan(self.factors).any())
+
+    @property
     def roundings(self) -> Float64Array:
         """Return the number of roundings in each similarity, in the caller's order."""
         each = EXPONENTIAL_ERROR + 1.0
@@ -546,12 +551,17 @@ class _Fold:
         )
 
     def add(self, tile: FloatArray, rows: slice, columns: slice, both_ways: bool) -> None:
+        # An infinite factor would make NaN of the distance 0.
+        largest = float(np.finfo(tile.dtype).max)
+        with np.errstate(over="ignore"):
+            factors = np.minimum(self.schedule.factors * self.unit, largest)
+            step = min(self.schedule.step * self.unit, largest)
         fold_similarities(
             tile,
             self.root,
-            self.schedule.factors * self.unit,
+            factors,
             self.schedule.multiplications,
-            self.schedule.step * self.unit,
+            step,
             self.schedule.squarings,
             self.floor,
             self.vectors_a,
@@ -629,9 +639,9 @@ def similarity_error(points: Points, scales: ArrayLike, precision: Precision) ->
     a hundredth of the bound.
     """
     scales = np.asarray(scales, dtype=np.float64)
-    exponent = _exponent_error(points, scales, precision, squared=False)
-    exponent += _scale_schedule(scales).roundings * rounding_unit(precision)
-    return _relative_error(exponent)
+    schedule = _scale_schedule(scales)
+    exponent = _exponent_error(points, scales, precision, schedule, squared=False)
+    return _relative_error(exponent + schedule.roundings * rounding_unit(precision))
 
 
 def _relative_error(exponent: Float64Array) -> Float64Array:
@@ -657,8 +667,9 @@ def gaussian_error(
         Relative bounds. Beyond these the error is at most :data:`LOST_SIMILARITY` a term.
     """
     exponents = np.asarray(exponents, dtype=np.float64)
-    exponent = _exponent_error(points, exponents, precision, squared=True)
-    exponent += _exponent_schedule(exponents).roundings * rounding_unit(precision)
+    schedule = _exponent_schedule(exponents)
+    exponent = _exponent_error(points, exponents, precision, schedule, squared=True)
+    exponent += schedule.roundings * rounding_unit(precision)
     return _relative_error(exponent + _folding_error(points, precision, rows))
 
 
@@ -692,7 +703,12 @@ def _folding_error(points: Points, precision: Precision, rows: int | None) -> fl
 
 
 def _exponent_error(
-    points: Points, factors: Float64Array, precision: Precision, *, squared: bool
+    points: Points,
+    factors: Float64Array,
+    precision: Precision,
+    schedule: _Schedule,
+    *,
+    squared: bool,
 ) -> Float64Array:
     """Bound the error of factor times distance (or its square), up to the clip of exponents."""
     roundoff, share = rounding_unit(precision), RECOMPUTED_SHARE[precision]
@@ -719,7 +735,10 @@ def _exponent_error(
     rounding = 4.0 * roundoff + (points.dimension + 3.0) * rounding_unit("double")
     error = np.minimum(factors * absolute, clip * relative)
     error += rounding * np.minimum(factors * farthest, clip) + factors * lost
-    error += SPACING_TOLERANCE * float(factors.max(initial=0.0)) * farthest
+    if schedule.derives:
+        with np.errstate(divide="ignore"):
+            reach = np.minimum(farthest, clip / factors)
+        error += SPACING_TOLERANCE * float(factors.max(initial=0.0)) * reach
     if points.metric == "cosine":
         error += _unit_row_error(points.dimension, factors, farthest, clip)
     return error

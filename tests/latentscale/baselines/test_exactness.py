@@ -160,6 +160,8 @@ def test_scores_of_moments(seed):
 def test_two_orthogonal_rows():
     moments = row_moments(np.eye(2))
     assert mean_similarity(moments).value == pytest.approx(0.0, abs=1e-15)
+    opposite = mean_similarity(row_moments(np.vstack([np.eye(3), -np.eye(3)])))
+    assert Fraction(opposite.lower) <= Fraction(-1, 5) <= Fraction(opposite.upper)
     assert internal_diversity(moments).value == pytest.approx(0.5)
     with pytest.raises(ValueError, match="only one row"):
         mean_similarity(row_moments(np.ones((1, 2))))

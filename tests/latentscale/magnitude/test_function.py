@@ -354,6 +354,19 @@ def test_equal_directions_count_once() -> None:
     assert double.weights.sum() == pytest.approx(double.estimates[-1].value)
 
 
+def test_a_far_row_leaves_the_bracket_narrow() -> None:
+    line = np.append(np.sort(np.random.default_rng(0).random(299)), 1e9)
+    [found] = magnitude_function(as_points(line[:, None], "euclidean"), [1200.0]).estimates
+    assert found.lower <= 1.0 + np.tanh(600.0 * np.diff(line)).sum() <= found.upper
+    assert found.upper - found.lower < 1e-3
+
+
+def test_at_an_infinite_scale_every_row_counts() -> None:
+    rows = np.random.default_rng(0).random((4100, 2))
+    found = magnitude_function(as_points(rows, "euclidean"), [1e39])
+    assert found.estimates[0].value == 4100
+
+
 def test_weights_are_in_input_order() -> None:
     rng = np.random.default_rng(10)
     rows = rng.normal(size=(50, 3))

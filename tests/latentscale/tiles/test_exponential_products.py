@@ -240,6 +240,27 @@ def test_the_bound_is_useful() -> None:
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
+def test_at_an_infinite_factor_rows_are_like_themselves_alone(precision: Precision) -> None:
+    points = as_points(np.random.default_rng(1).normal(size=(20, 3)), "euclidean")
+    sums, _ = exponential_block_products(
+        points,
+        points,
+        np.array([1e-300, 1e300]),
+        np.ones((20, 2)),
+        np.ones((20, 2)),
+        precision=precision,
+    )
+    np.testing.assert_array_equal(sums, [[20.0, 1.0]] * 20)
+
+
+def test_one_scale_is_on_no_grid() -> None:
+    rows = np.append(np.random.default_rng(2).random(299), 1e9)[:, None]
+    points = as_points(rows, "euclidean")
+    assert similarity_error(points, [1200.0], "double").max() < 1e-6
+    assert similarity_error(points, [600.0, 1200.0, 1800.0], "double").max() < 1e-6
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("metric", METRICS)
 def test_blocks_add_up_to_the_whole(metric: Metric, precision: Precision) -> None:
     rng = np.random.default_rng(9)

@@ -117,6 +117,20 @@ def test_a_change_is_found_and_named(
     assert set(measures) <= found_in(comparison)
 
 
+def test_near_duplicates_make_nothing_more_diverse(run: Run) -> None:
+    """The area goes up to the scale where near rows are told apart, so it is larger with them."""
+    measures = {"measures": "{duplicates: {}, magnitude: {scales: 10}, vendi: {kernels: [cosine]}}"}
+    rows = sample(600, 2)
+    rows[:60] = rows[60:120] + 1e-4 * np.random.default_rng(3).normal(size=(60, rows.shape[1]))
+    before = run("once", sample(600, 1), **measures)
+    verdict = compare(run("copied", rows, **measures), before).results.verdict
+    assert verdict is not None
+    assert verdict.value == "differs"
+    assert "MagArea" in f"{verdict.reason} {verdict.also}"
+    assert "more diverse" not in (verdict.also or "")
+    assert "near-duplicates move far" in (verdict.also or "")
+
+
 def test_corpora_of_other_sizes_are_compared_on_samples_of_one_size(run: Run) -> None:
     few, many = run("release", sample(600, 1)), run("more", sample(900, 4))
     comparison = compare(many, few)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import read_job
@@ -507,3 +508,39 @@ def test_corpus_and_reference_are_cleaned_alike(tmp_path: Path, latentscale: Com
     assert listed.code == 0, listed.err
     ended = latentscale("subset", tmp_path / "clean.zarr", tmp_path / "n.zarr", "--of", "corpus")
     assert (ended.code, "--of is for a finished job" in ended.err) == (2, True)
+
+
+def test_cleaned_corpora_are_not_said_to_share_rows(tmp_path: Path, latentscale: Command) -> None:
+    """Variants of one item lie in both; where each keeps one of them, no pair inside is as near."""
+    generator = np.random.default_rng(4)
+    items = generator.normal(size=(3000, 24))
+    for name, copies in (("c", 60), ("r", 0)):
+        rows = items[generator.integers(3000, size=600)].astype("f4")
+        rows += 0.0005 * generator.normal(size=rows.shape).astype("f4")
+        rows[:copies] = rows[copies : 2 * copies] + np.float32(0.0005)
+        np.save(tmp_path / f"{name}.npy", rows)
+    options = ("--measures", "duplicates", "--output", tmp_path / "jobs")
+    ended = latentscale("run", tmp_path / "c.npy", "--reference", tmp_path / "r.npy", *options)
+    assert "DIFFERS FROM THE REFERENCE" in ended.out, ended.out
+    cleaning = [line.split()[2:] for line in ended.out.splitlines() if line.startswith("clean ")]
+    assert len(cleaning) == 2
+    for _, job, target, *rest in cleaning:
+        assert latentscale("subset", job, tmp_path / target, *rest).code == 0
+    pair = (tmp_path / "clean.zarr", "--reference", tmp_path / "clean-reference.zarr")
+    ended = latentscale("run", *pair, *options, "--name", "cleaned")
+    assert "NO DIFFERENCE FOUND" in ended.out, ended.out
+    assert "the verdict isn't about shares of near rows" in ended.out.replace("\n", " ")
+    [folder] = (tmp_path / "jobs").glob("cleaned-*")
+    results = json.loads((folder / "results.json").read_text())
+    scores = {row["score"]: row for row in results["scores"] if row["of"] != "reference"}
+    assert scores["leaks"]["value"] > 0.05
+    assert scores["leaks"]["expected_reason"].startswith("rows near others were left out")
+    assert "expected" in scores["exact leaks"]
+    where = ("--where", "near_duplicate_of is null and row < 300")
+    assert latentscale("subset", cleaning[0][1], tmp_path / "w.zarr", *where).code == 0
+    assert open_corpus(str(tmp_path / "w.zarr")).left_out == ("near-duplicates",)
+    # Rows that are added may be near others again.
+    target = str(tmp_path / "clean-reference.zarr")
+    assert open_corpus(target).left_out == ("near-duplicates",)
+    assert latentscale("ingest", tmp_path / "r.npy", target, "--append").code == 0
+    assert open_corpus(target).left_out == ()

@@ -94,6 +94,7 @@ def ingest(
     run: Run = run_serially,
     progress: Progress = silent,
     source_name: str | None = None,
+    left_out: Sequence[str] = (),
 ) -> Corpus:
     """Write a corpus from sources.
 
@@ -123,6 +124,8 @@ def ingest(
         ``progress(rows read, rows in all)``.
     source_name : str, optional
         What the manifest calls the sources instead of their paths, if these are temporary files.
+    left_out : sequence of str
+        Why the sources lack rows of a larger corpus.
 
     Returns
     -------
@@ -166,7 +169,7 @@ def ingest(
         if source_name is not None:
             named = tuple(replace(source, path=source_name) for source in piece.sources)
             piece = replace(piece, sources=named)
-        manifest = _finalise(encoding, piece, group, before)
+        manifest = _finalise(encoding, piece, group, before, tuple(left_out))
         _collect_garbage(store, manifest, started)
     try:
         corpus = open_corpus(corpus_url)
@@ -392,7 +395,11 @@ def _free_separator(store: ObjectStore, before: Corpus | None) -> Separator:
 
 
 def _finalise(
-    encoding: Encoding, piece: Piece, group: dict[str, bytes], before: Corpus | None
+    encoding: Encoding,
+    piece: Piece,
+    group: dict[str, bytes],
+    before: Corpus | None,
+    left_out: tuple[str, ...],
 ) -> Manifest:
     """Write the metadata documents and the manifest, replacing those of an existing corpus.
 
@@ -414,6 +421,7 @@ def _finalise(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=metadata.version("latentscale"),
         repeated_ids=find_repeated_ids(piece.id_hashes) if piece.id_hashes else None,
+        left_out=left_out,
     )
     if before is not None:
         if not before.is_current():

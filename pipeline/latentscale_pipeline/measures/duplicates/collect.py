@@ -33,7 +33,7 @@ from latentscale_pipeline.measures.duplicates.results import (
     RowsOfCorpus,
     RowsOfPair,
 )
-from latentscale_pipeline.measures.duplicates.scores import SCORES
+from latentscale_pipeline.measures.duplicates.scores import NEAR_ROWS_LEFT_OUT, SCORES
 from latentscale_pipeline.measures.shared.duplicate_count import stage_name as count_name
 from latentscale_pipeline.storage.artifacts import Artifact
 
@@ -48,6 +48,16 @@ OF_PAIR: dict[str, Role] = {
 
 LONGER = 1.5
 """Ratio of mean lengths of rows from which the verdict mentions it."""
+
+LEFT_OUT = {
+    "exact duplicates": ("exact-duplicates", "near-duplicates"),
+    "near-duplicates": ("near-duplicates",),
+    "leaks": ("leaks", "near-duplicates"),
+}
+"""For which reasons rows may have been left out of a corpus so that a share says nothing."""
+
+NOT_JUDGED = "Rows near others were left out, so the verdict isn't about shares of near rows."
+"""What the verdict says then."""
 
 LEAKS = ("exact leaks", "leaks")
 """Scores of rows that are also in the reference."""
@@ -70,12 +80,15 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
         return Findings(None, reason=reason, corpora=repeated, remark=remark)
     counts = results(shares.STAGE).values
     scores = tuple(_scores(facts, counts, search, results))
+    expected = dict(_expected(scores, counts, facts)) if facts.samples else {}
+    if NEAR_ROWS_LEFT_OUT in expected.values():
+        remark = " ".join(filter(None, [remark, NOT_JUDGED]))
     return Findings(
         _part(section, facts, counts, search, results),
         scores,
         dict(_arrays(facts, search, results)),
         corpora=repeated,
-        expected=dict(_expected(scores, counts)) if facts.samples else {},
+        expected=expected,
         remark=remark,
     )
 
@@ -207,18 +220,23 @@ def _part(
 
 
 def _expected(
-    scores: tuple[Score, ...], counts: Mapping[str, Any]
-) -> Iterator[tuple[int, ExpectedScore]]:
-    """Yield where scores of the corpus and of the pair are expected, by place."""
+    scores: tuple[Score, ...], counts: Mapping[str, Any], facts: JobFacts
+) -> Iterator[tuple[int, ExpectedScore | str]]:
+    """Yield where scores of the corpus and of the pair are expected, or why not, by place."""
+    left_out = {reason for corpus in facts.corpora.values() for reason in corpus.left_out}
     for place, score in enumerate(scores):
         known = counts.get("expected", {}).get(score.score)
-        if known is not None and score.of != "reference":
-            expectation = (
-                ExpectedShare(**known["share"])
-                if "share" in known
-                else ExpectedExceedances(**known["exceedances"])
-            )
-            yield place, ExpectedScore(known["rows"], expectation)
+        if known is None or score.of == "reference":
+            continue
+        if left_out.intersection(LEFT_OUT.get(score.score, ())):
+            yield place, NEAR_ROWS_LEFT_OUT
+            continue
+        expectation = (
+            ExpectedShare(**known["share"])
+            if "share" in known
+            else ExpectedExceedances(**known["exceedances"])
+        )
+        yield place, ExpectedScore(known["rows"], expectation)
 
 
 def counts_between(

@@ -14,8 +14,8 @@ from latentscale_pipeline.measures.duplicates.results import (
     RowsOfPair,
     SearchCheck,
 )
-from latentscale_pipeline.measures.duplicates.scores import SCORES
-from latentscale_pipeline.results.model import Results
+from latentscale_pipeline.measures.duplicates.scores import NEAR_ROWS_LEFT_OUT, SCORES
+from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.figure import (
     ROLE_STYLES,
@@ -37,6 +37,10 @@ class DuplicatesReport(MeasureReport):
     source = "Nearest rows of all rows; groups as in Poklukar et al. 2021, definition 3.1"
     dependent = ("exact leaks", "leaks")
     scores = SCORES
+
+    def is_headline(self, score: Score) -> bool:
+        """Return whether a score stands in summaries; not one that leaving rows out has settled."""
+        return super().is_headline(score) and score.expected_reason != NEAR_ROWS_LEFT_OUT
 
     def figures(self, found: DuplicatesResults, results: Results) -> list[Figure]:
         """Draw how far the nearest rows are, in the same corpus and in the reference."""

@@ -3,6 +3,11 @@
 from latentscale_pipeline.results.definitions import ScoreDefinition, define_scores
 from latentscale_pipeline.results.model import SHARE_OF_ROWS
 
+NEAR_ROWS_LEFT_OUT = (
+    "rows near others were left out of a corpus, so nothing says how many are near by chance"
+)
+"""Why a share of near rows has no expected range."""
+
 SCORES = define_scores(
     "duplicates",
     {

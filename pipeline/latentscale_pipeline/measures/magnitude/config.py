@@ -19,7 +19,10 @@ class Magnitude(Section):
 
     metric: Metric = "euclidean"
     """Distance between two rows."""
-    scales: Annotated[int, Field(ge=2, le=1000)] | list[Annotated[float, Field(ge=0.0)]] = 20
+    scales: (
+        Annotated[int, Field(ge=2, le=1000)]
+        | list[Annotated[float, Field(ge=0.0, allow_inf_nan=False)]]
+    ) = 20
     """Scales t, in 1/distance: their number from 0 to the convergence scale, or an ascending list.
     """
     target: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.95

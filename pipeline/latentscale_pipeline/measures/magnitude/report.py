@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
@@ -37,6 +38,10 @@ class MagnitudeReport(MeasureReport):
     )
     source = "Limbeck et al., Metric Space Magnitude, NeurIPS 2024, definitions 3.1 to 3.5"
     scores = SCORES
+    of_own_scale: ClassVar[Mapping[str, str]] = {
+        "area": "MagArea may go up to a scale of each corpus, which near-duplicates move far; a "
+        "job with the other corpus as its reference has one scale for both."
+    }
 
     def figures(self, found: MagnitudeResults, results: Results) -> list[Figure]:
         """Draw the magnitude functions and their rarefaction curves."""
