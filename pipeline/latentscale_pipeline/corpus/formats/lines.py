@@ -1,15 +1,15 @@
 """Text files whose rows are lines: count them once, then read from any row on.
 
 The first pass counts the rows and records the offset of every 4096th, so that later reads can start
-in the middle of a file.
+in the middle of a file. A quoted field may have line breaks, and then a row has several lines (RFC
+4180).
 """
 
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,6 +21,9 @@ NOTED_ROWS = 4096
 
 SNIFFED_BYTES = 1 << 20
 SNIFFED_ROWS = 50
+
+MAX_ROW_BYTES = 1 << 24
+"""Bytes after which a quoted field is taken for one that doesn't end."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,15 @@ class Lines:
         Offsets of every 4096th row.
     keep_empty : bool
         Whether empty lines are rows, too.
+    separator : str
+        What separates fields, if they may be quoted; empty if they aren't.
     """
 
     file: File
     rows: int
     starts: tuple[int, ...]
     keep_empty: bool = False
+    separator: str = ""
 
     def read(self, start: int, stop: int) -> Iterator[tuple[int, int, str]]:
         """Yield number, byte offset and text of the rows from ``start`` up to ``stop``.
@@ -54,7 +60,7 @@ class Lines:
         with _opened(self.file) as opened:
             offset, row = self.starts[start // NOTED_ROWS], start // NOTED_ROWS * NOTED_ROWS
             opened.seek(offset)
-            for line in opened:
+            for line in _whole_rows(opened, self.separator, self.file.name, offset):
                 if row >= stop:
                     return
                 if self.keep_empty or line.strip():
@@ -78,22 +84,70 @@ class Lines:
             ) from None
 
 
-def count_lines(file: File, skipped: int = 0, *, keep_empty: bool = False) -> Lines:
-    """Count the rows of a file, which begin after ``skipped`` lines."""
+def count_lines(
+    file: File, skipped: int = 0, *, keep_empty: bool = False, separator: str = ""
+) -> Lines:
+    """Count the rows of a file, which begin after ``skipped`` rows of another kind."""
     rows, offset = -skipped, 0
     starts: list[int] = []
     with _opened(file) as opened:
-        for line in opened:
+        for line in _whole_rows(opened, separator, file.name):
             if keep_empty or line.strip():
                 if rows >= 0 and rows % NOTED_ROWS == 0:
                     starts.append(offset)
                 rows += 1
             offset += len(line)
-    return Lines(file, max(rows, 0), tuple(starts) or (offset,), keep_empty)
+    return Lines(file, max(rows, 0), tuple(starts) or (offset,), keep_empty, separator)
 
 
-def first_lines(head: bytes, size: int) -> list[str]:
-    """Return the complete first lines of a file that aren't empty; none if it isn't text.
+def _whole_rows(
+    lines: Iterable[bytes], separator: str, name: str, offset: int = 0
+) -> Iterator[bytes]:
+    """Yield rows from their lines; ``offset`` is where these begin."""
+    if not separator:
+        yield from lines
+        return
+    sign, row = separator.encode(), b""
+    for line in lines:
+        if not row and b'"' not in line:
+            offset += len(line)
+            yield line
+            continue
+        row += line
+        if b'"' not in line or _is_open(row, sign):
+            if len(row) > MAX_ROW_BYTES:
+                break
+            continue
+        offset += len(row)
+        yield row
+        row = b""
+    if row:
+        raise BadInput(
+            f"{name}: the row at byte {offset} has a quoted field that doesn't end; close it, or "
+            'write a quote inside a field as ""'
+        )
+
+
+def _is_open(row: bytes, separator: bytes) -> bool:
+    """Return whether the last field of a row is quoted and doesn't end."""
+
+    def next_quoted(start: int) -> int:
+        found = row.find(separator + b'"', start)
+        return found + len(separator) if found >= 0 else found
+
+    begin = 0 if row.startswith(b'"') else next_quoted(0)
+    while begin >= 0:
+        end = row.find(b'"', begin + 1)
+        while end >= 0 and row[end + 1 : end + 2] == b'"':
+            end = row.find(b'"', end + 2)
+        if end < 0:
+            return True
+        begin = next_quoted(end)
+    return False
+
+
+def first_lines(head: bytes, size: int, separator: str = "") -> list[str]:
+    """Return the complete first rows of a file that aren't empty; none if it isn't text.
 
     ``head`` are its first bytes, and ``size`` is its size.
     """
@@ -101,8 +155,13 @@ def first_lines(head: bytes, size: int) -> list[str]:
         return []
     whole = head if len(head) >= size else head[: head.rfind(b"\n") + 1] or head
     # Invalid UTF-8 is reported with its position when the row is read.
-    text = whole.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
-    return [line for line in re.split(r"\r?\n", text) if line.strip()][: SNIFFED_ROWS + 1]
+    text = whole.removeprefix(b"\xef\xbb\xbf")
+    rows: list[str] = []
+    with suppress(BadInput):  # the last row isn't complete
+        for row in _whole_rows(io.BytesIO(text), separator, ""):
+            if row.strip() and len(rows) <= SNIFFED_ROWS:
+                rows.append(row.decode(errors="replace").strip("\r\n"))
+    return rows
 
 
 @contextmanager

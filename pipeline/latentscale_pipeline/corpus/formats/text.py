@@ -1,6 +1,7 @@
 """Text: CSV, TSV, the text format of word2vec (and GloVe), and one value per line.
 
-Each line is a row. Fields are separated by tabs, commas, semicolons or blanks. If the first line
+Each line is a row, but a quoted field may have line breaks. Fields are separated by tabs, commas,
+semicolons or blanks. If the first line
 has no numbers, or counts (``id,0,1,2``), it names the columns; otherwise their names are their
 numbers, from 0. A first line with two whole numbers (rows and dimensions) is word2vec's header.
 Numeric columns are joined to vectors as in other tables (:func:`.container.joined_fields`). If some
@@ -71,6 +72,11 @@ class Dialect:
     names: tuple[str, ...]
     skipped: int
     stated: tuple[int, int] | None = None
+
+    @property
+    def separator(self) -> str:
+        """Return the delimiter if fields may be quoted; else nothing."""
+        return "" if self.delimiter == WHITESPACE else self.delimiter
 
     def split(self, line: str) -> list[str]:
         """Split a line into fields."""
@@ -171,17 +177,18 @@ def open_text(file: File, delimiter: str | None = None) -> Text:
     head = file.head(SNIFFED_BYTES)
     dialect = _sniffed(file, head, delimiter)
     if dialect is None:
+        advice = "name the format with --format, or" if delimiter is None else "check it, or"
         raise BadInput(
             f"{file.name}: its first lines aren't rows of several numbers (it begins with "
-            f"{head[:20]!r}); name the format with --format, or convert it with numpy.save"
+            f"{head[:20]!r}); {advice} convert it with numpy.save"
         )
-    lines = count_lines(file, dialect.skipped)
+    lines = count_lines(file, dialect.skipped, separator=dialect.separator)
     if dialect.stated is not None and lines.rows != dialect.stated[0]:
         raise BadInput(
             f"{file.name}: its first line states {dialect.stated[0]} rows, but it has {lines.rows} "
             f"(up to byte {file.size}); copy or write it again"
         )
-    sniffed = first_lines(head, file.size)[dialect.skipped : dialect.skipped + SNIFFED_ROWS]
+    sniffed = first_lines(head, file.size, dialect.separator)[dialect.skipped :][:SNIFFED_ROWS]
     return Text(file.name, _fields(sniffed, dialect, lines.rows), lines, dialect)
 
 
@@ -205,6 +212,8 @@ def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
     outside = _LIST.sub("", example)
     found = delimiter or next((sign for sign in "\t,;" if sign in outside), WHITESPACE)
     dialect = Dialect(found, (), 0)
+    if any('"' in line for line in lines[:2]):
+        lines = first_lines(head, file.size, dialect.separator)
     cells = [[cell.strip() for cell in dialect.split(line)] for line in lines[:2]]
     numbers = [[bool(_NUMBER.fullmatch(cell)) for cell in row] for row in cells]
     if sum(numbers[-1]) < 2 and not any(map(_LIST.fullmatch, cells[-1])):

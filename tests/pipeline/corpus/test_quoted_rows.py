@@ -1,0 +1,62 @@
+"""CSV as the csv module writes it: quoted fields with line breaks, separators and quotes."""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.corpus.formats import lines
+from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.errors import BadInput
+
+TEXTS = ["plain", "two\nlines", "carriage\r\nreturn", 'a "quote"', "comma, and\n\nempty", "\n", '"']
+VECTORS = np.random.default_rng(1).normal(size=(5000, 3)).round(4)
+
+
+def written(texts: list[str], separator: str) -> str:
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, delimiter=separator)
+    writer.writerow(["id", "text", "a", "b", "c"])
+    for number, (text, vector) in enumerate(zip(texts, VECTORS, strict=False)):
+        writer.writerow([f"r{number}", text, *vector])
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("first", ["plain", "two\nlines"])
+def test_a_quoted_field_may_have_line_breaks(tmp_path: Path, separator: str, first: str) -> None:
+    texts = [first, *(TEXTS[place % len(TEXTS)] for place in range(len(VECTORS) - 1))]
+    path = tmp_path / ("rows.tsv" if separator == "\t" else "rows.csv")
+    path.write_bytes(written(texts, separator).encode())
+    columns = {"ids": "id", "texts": "text"}
+    ingest([str(path)], str(tmp_path / "c"), columns=columns, shard_bytes=2048 * 3 * 4)
+    corpus = open_corpus(str(tmp_path / "c"))
+    assert corpus.n == len(VECTORS)
+    np.testing.assert_array_equal(corpus.read_rows(0, corpus.n), VECTORS.astype("f4"))
+    found = np.concatenate(list(corpus.read_blocks("texts", 0, corpus.n)))
+    assert found.tolist() == [" ".join(text.split()) for text in texts]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.lists(st.text('a",;\n\r ', max_size=6), min_size=2, max_size=4), max_size=5),
+    st.sampled_from(",;\t"),
+)
+def test_rows_are_those_of_the_csv_module(rows: list[list[str]], separator: str) -> None:
+    file = io.StringIO(newline="")
+    csv.writer(file, delimiter=separator, quoting=csv.QUOTE_MINIMAL).writerows(rows)
+    whole = lines._whole_rows(io.BytesIO(file.getvalue().encode()), separator, "rows.csv")
+    split = [next(csv.reader([row.decode()], delimiter=separator), []) for row in whole]
+    assert split == rows
+
+
+def test_a_field_that_does_not_end_is_told(tmp_path: Path) -> None:
+    text = written(["plain"] * 5, ",").replace("r3,plain", 'r3,"plain')
+    (tmp_path / "rows.csv").write_text(text)
+    with pytest.raises(BadInput, match="has a quoted field that doesn't end; close it"):
+        ingest([str(tmp_path / "rows.csv")], str(tmp_path / "c"))
