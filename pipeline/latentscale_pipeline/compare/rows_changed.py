@@ -173,12 +173,13 @@ def _new_rows(job: FinishedJob, corpus: Corpus, known: Hashes) -> tuple[RowsToLo
 
 def _open(job: FinishedJob) -> Corpus | None:
     known = job.corpora.get("corpus")
-    if known is None or known.uri is None or known.n > MAX_ROWS or known.excluded_shards:
+    if known is None or known.n > MAX_ROWS or known.excluded_shards:
         return None
     try:
-        if not ObjectStore(known.uri).is_local:
+        place = job.locate("corpus")
+        if place is None or not ObjectStore(place).is_local:
             return None
-        corpus = open_corpus(known.uri)
+        corpus = open_corpus(place)
     except (LatentscaleError, OSError):
         return None
     return corpus if corpus.fingerprint == known.fingerprint else None

@@ -16,6 +16,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.results_models import results_models
 from latentscale_pipeline.results.model import Corpus, Results, Score
 from latentscale_pipeline.results.part import Part, Role
+from latentscale_pipeline.storage.canonical import slug
 from latentscale_pipeline.storage.objects import ObjectStore
 
 LATEST = "@latest"
@@ -79,6 +80,18 @@ class FinishedJob:
         given = (self.settings or {}).get("corpus") or ()
         return ", ".join(map(str, [given] if isinstance(given, str) else given))
 
+    def locate(self, role: Role) -> str | None:
+        """Return where a corpus is: beside the job if it was moved with it; None if unknown."""
+        described = self.corpora.get(role)
+        if described is None or described.uri is None:
+            return None
+        copied = re.search(r"/corpora/[0-9a-f]{32}\.zarr$", described.uri)
+        if copied and not ObjectStore(described.uri).exists(MANIFEST_KEY):
+            return ObjectStore(self.url.rstrip("/").rpartition("/")[0] or ".").locate(
+                copied[0].removeprefix("/")
+            )
+        return described.uri
+
     @property
     def seconds(self) -> float | None:
         """Total seconds of all stages."""
@@ -99,8 +112,8 @@ def find_job(url: str) -> ObjectStore:
     ----------
     url : str
         A job's folder, local or any fsspec URL. If nothing is there, ``jobs/nightly`` finds
-        ``jobs/nightly-1a2b3c4d``, and ``jobs/nightly@latest`` the job of this name that finished
-        last.
+        ``jobs/nightly-1a2b3c4d``, ``jobs/nightly@latest`` the job of this name that finished last,
+        and ``nightly`` what is below ``jobs/``, the default output.
 
     Returns
     -------
@@ -116,17 +129,30 @@ def find_job(url: str) -> ObjectStore:
     if store.exists(""):
         return store
     parent, folder = _parent(store)
+    found = _find_named(parent, folder) or _find_named(parent.child("jobs"), folder)
+    if found is None and folder.endswith(LATEST):
+        raise BadInput(f"{store.url}: no job of this name is finished; run it first")
+    return found or store
+
+
+def _find_named(parent: ObjectStore, folder: str) -> ObjectStore | None:
+    """Return the job of a name, or of a folder's name, in a folder of jobs; None if none has it."""
     name = folder.removesuffix(LATEST)
-    named = re.compile(re.escape(name) + "-[0-9a-f]{8}")
-    fitting = [each for each in parent.folders() if named.fullmatch(each)]
-    if name != folder:
+    folders = parent.folders()
+    if folder in folders:
+        return parent.child(folder)
+    # The folder of solo_a is called solo-a-1a2b3c4d.
+    named = re.compile(f"({re.escape(name)}|{re.escape(slug(name))})-[0-9a-f]{{8}}")
+    fitting = [each for each in folders if named.fullmatch(each)]
+    if fitting and name != folder:
         return parent.child(_latest(parent, name, fitting))
     if len(fitting) > 1:
+        place = parent.locate(folder)
         raise BadInput(
-            f"{store.url}: several jobs have this name; take the one that finished last with "
-            f"{store.url.rstrip('/')}{LATEST}, or name one: {', '.join(fitting)}"
+            f"{place}: several jobs have this name; take the one that finished last with "
+            f"{place}{LATEST}, or name one: {', '.join(fitting)}"
         )
-    return parent.child(fitting[0]) if fitting else store
+    return parent.child(fitting[0]) if fitting else None
 
 
 def _latest(parent: ObjectStore, name: str, folders: Sequence[str]) -> str:
@@ -143,14 +169,8 @@ def _latest(parent: ObjectStore, name: str, folders: Sequence[str]) -> str:
 
 
 def suggest_job(store: ObjectStore) -> str:
-    """Return ``; did you mean …?`` with the nearest folder of one that isn't there, if any.
-
-    It is below ``jobs/``, the default output, or beside what was named.
-    """
+    """Return ``; did you mean …?`` with the nearest folder of one that isn't there, if any."""
     parent, name = _parent(store)
-    inside = parent.child("jobs")
-    if not store.exists("") and inside.exists(name):
-        return f"; did you mean {inside.locate(name)}?"
     near = difflib.get_close_matches(name, parent.folders(), 1)
     return f"; did you mean {parent.locate(near[0])}?" if near and not store.exists("") else ""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import NamedTuple
 
 from latentscale_pipeline.corpus.expressions import names_in
@@ -165,11 +167,18 @@ def clean_commands(results: Results, folder: str) -> list[str]:
     return [
         printable(f"latentscale subset {shlex.quote(folder)} {target} {without}")
         for target, left_out in (
-            ("clean.zarr", reasons),
-            ("clean-reference.zarr --of reference", shared),
+            (_free_name(results, "clean"), reasons),
+            (f"{_free_name(results, 'clean-reference')} --of reference", shared),
         )
         if (without := " ".join(f"--without {reason}" for reason in left_out))
     ]
+
+
+def _free_name(results: Results, name: str) -> str:
+    """Return a name for a new corpus that none of the job's corpora has."""
+    taken = {PurePath(each.uri or "").name for each in results.corpora.by_role().values()}
+    names = itertools.chain([f"{name}.zarr"], (f"{name}-{i}.zarr" for i in itertools.count(2)))
+    return next(each for each in names if each not in taken)
 
 
 def _filters(results: Results, listed: Mapping[tuple[str, str], str]) -> list[str]:

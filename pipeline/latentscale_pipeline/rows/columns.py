@@ -200,13 +200,14 @@ def open_measured(job: FinishedJob, role: Role) -> Corpus:
         If it isn't there, or has changed.
     """
     described = job.corpora[role]
-    if described.uri is None:
+    place = job.locate(role)
+    if place is None:
         raise BadInput(f"{job.url}: the results don't say where the {role} is; run the job again")
-    corpus = open_corpus(described.uri)
+    corpus = open_corpus(place)
     if described.excluded_shards:
         corpus = corpus.without(described.excluded_shards)
     if corpus.fingerprint != described.fingerprint:
         raise BadInput(
-            f"{described.uri}: it isn't the {role} that was measured any more; run the job again"
+            f"{place}: it isn't the {role} that was measured any more; run the job again"
         )
     return corpus

@@ -495,10 +495,14 @@ def test_another_dimension_is_noted() -> None:
     assert compare(ours, theirs).notes == ()
 
 
-def test_a_job_named_without_its_folder_is_suggested(
+def test_a_job_may_be_named_without_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_job(tmp_path / "jobs/nightly-1a2b3c4d", row(1.0))
-    with pytest.raises(BadInput, match=r"did you mean .*jobs/nightly-1a2b3c4d\?"):
-        read_job("nightly-1a2b3c4d")
+    write_job(tmp_path / "jobs/nightly-run-1a2b3c4d", row(1.0))
+    for name in ("nightly-run-1a2b3c4d", "nightly-run", "nightly_run", "jobs/Nightly run"):
+        assert read_job(name).url.endswith("/jobs/nightly-run-1a2b3c4d")
+    with pytest.raises(BadInput, match=r"did you mean .*jobs/nightly-run-1a2b3c4d\?"):
+        read_job("jobs/nightly-run-1a2b3c4")
+    with pytest.raises(BadInput, match="no job of this name is finished"):
+        read_job("weekly@latest")

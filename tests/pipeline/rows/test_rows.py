@@ -510,6 +510,19 @@ def test_corpus_and_reference_are_cleaned_alike(tmp_path: Path, latentscale: Com
     assert (ended.code, "--of is for a finished job" in ended.err) == (2, True)
 
 
+def test_rows_are_found_where_jobs_were_moved_with_their_corpora(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    np.save(tmp_path / "c.npy", np.random.default_rng(0).normal(size=(60, 4)).astype("f4"))
+    options = ("--measures", "duplicates", "--output", tmp_path / "jobs", "--name", "a")
+    assert latentscale("run", tmp_path / "c.npy", *options).code == 0
+    (tmp_path / "jobs").rename(tmp_path / "elsewhere")
+    listed = latentscale("rows", tmp_path / "elsewhere" / "a", "--json")
+    assert listed.code == 0, listed.err
+    made = latentscale("subset", tmp_path / "elsewhere" / "a", tmp_path / "s.zarr", "--json")
+    assert json.loads(made.out)["n"] == 60
+
+
 def test_cleaned_corpora_are_not_said_to_share_rows(tmp_path: Path, latentscale: Command) -> None:
     """Variants of one item lie in both; where each keeps one of them, no pair inside is as near."""
     generator = np.random.default_rng(4)
