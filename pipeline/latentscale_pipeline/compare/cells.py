@@ -98,6 +98,9 @@ def format_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
     )
 
 
+BRACKETS = "± and [ , ]: bracket of the computation, without sampling error"
+"""What the signs mean in a table of all scores."""
+
 SUMMARY = ("", "job", "baseline", "change", " ")
 """The columns of a score in a summary of a comparison."""
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from latentscale_pipeline.compare.cells import (
+    BRACKETS,
     COLUMNS,
+    SUMMARY,
     format_identity,
     format_notes,
     format_scores,
     job_names,
+    summarise_score,
 )
+from latentscale_pipeline.compare.columns import headline_scores
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.report.verdict import format_verdict
 from latentscale_pipeline.views.formatting import counted
 from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
+from latentscale_pipeline.views.scores import explain_summary
 
 
 def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | None = None) -> str:
@@ -37,8 +42,22 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
     names = job_names([comparison.job, comparison.baseline])
     heading, sentences = format_verdict(comparison.verdict, names[1])
     blocks += [f"### {escape_markdown(heading)}", escape_markdown(" ".join(sentences))]
+    summary = [summarise_score(score) for score in headline_scores(comparison)]
+    if summary:
+        signs = explain_summary(row[side] for row in summary for side in ("job", "baseline"))
+        blocks += [
+            markdown_table(("score", *SUMMARY[1:]), [list(row.values()) for row in summary]),
+            *map(escape_markdown, signs),
+        ]
+    if commands := comparison.look_commands:
+        blocks.append("\n".join(["```sh", *commands, "```"]))
     rows = [list(cells.row().values()) for cells in format_scores(comparison)]
-    blocks += [markdown_table(COLUMNS, rows), *map(escape_markdown, format_notes(comparison))]
+    blocks += [
+        f"<details><summary>{counted(len(rows), 'score')}; {BRACKETS}</summary>",
+        markdown_table(COLUMNS, rows),
+        "</details>",
+        *map(escape_markdown, format_notes(comparison)),
+    ]
     return "\n\n".join(blocks) + "\n"
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latentscale_pipeline.compare.cells import (
+    BRACKETS,
     COLUMNS,
     SUMMARY,
     ComparedCells,
@@ -49,8 +50,6 @@ NARROW_COLUMNS = ("score", "of", "job", "baseline", "difference", "verdict")
 """Columns on a narrow terminal, under a heading that names the measure."""
 
 NUMBERS = frozenset({"job", "baseline", "difference", "relative"})
-BRACKETS = "± and [ , ]: bracket of the computation, without sampling error"
-
 NONE_SHARED = "No score of a summary is in both jobs."
 
 VERDICT_WIDTH = 22

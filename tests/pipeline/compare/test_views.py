@@ -9,6 +9,8 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from latentscale_pipeline.compare.cells import summarise_score
+from latentscale_pipeline.compare.columns import headline_scores
 from latentscale_pipeline.compare.document import comparison_document, dump_document
 from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
 from latentscale_pipeline.compare.gates import Gate
@@ -234,8 +236,14 @@ def test_the_comment_by_hand() -> None:
     text = comparison_markdown(compared(), checked(compared()))
     assert text.startswith("## latentscale compare\n\n- job: nightly (nightly-1a2b3c4d)")
     assert "❌ 2 of 3 gates failed." in text
-    [gates, scores], _ = tables(text)
+    [gates, summary, scores], _ = tables(text)
     assert gates[0] == ["gate", "result"]
+    # What the terminal says, with the same meaning of ±.
+    said = [summarise_score(score) for score in headline_scores(compared())]
+    assert summary == [["score", "job", "baseline", "change", ""]] + [
+        [text.strip() for text in row.values()] for row in said
+    ]
+    assert text.index("<details>") < text.index("| measure | score |") < text.index("</details>")
     assert gates[1] == ["measure=vendi max_drop=0.1", "passed"]
     assert gates[2][1] == (
         "failed:<br>geomca recall (pair) is 4, below the min of 4.5<br>"
@@ -268,14 +276,14 @@ def test_the_comment_by_hand() -> None:
 def test_hostile_names_stay_in_their_cells() -> None:
     found = hostile()
     text = comparison_markdown(found, checked(found, Gate(measure=HOSTILE, max=1.0)))
-    [gates, scores], kinds = tables(text)
+    [gates, *_, scores], kinds = tables(text)
     assert {len(line) for line in gates} == {2}
     assert {len(line) for line in scores} == {8}
     assert gates[1][0] == f"measure={SHOWN} max=1"
     names = [line[1] for line in scores[1:]]
     assert f"spread (label {SHOWN})" in names
     assert f"{SHOWN}, order {SHOWN}" in names
-    assert not kinds & {"code_inline", "em_open", "strong_open", "link_open", "image", "html_block"}
+    assert not kinds & {"code_inline", "em_open", "strong_open", "link_open", "image"}
     assert {kind for kind in kinds if kind.startswith("<")} <= {"<br>"}
     assert "@team" not in text
     assert "#12" not in text
