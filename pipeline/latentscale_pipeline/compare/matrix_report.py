@@ -68,10 +68,13 @@ def warnings_of(matrix: Matrix) -> list[str]:
             f"The sampling error of {', '.join(unknown)} isn't known here: small differences may "
             "be chance. A run of two corpora says whether theirs is."
         )
+    # What measures say of one corpus alone isn't about a pair.
+    between = {score.measure for found in matrix.matrices() for score in found.scores.values()}
     said += [
         f"{printable(matrix.names[one])} and {printable(matrix.names[other])}: {caveat}."
         for (one, other), job in matrix.jobs.items()
         for name, measure in MEASURES.items()
+        if name in between
         if (part := job.results.part(name)) is not None
         for caveat in measure.report.caveats(part, job.results)
     ]

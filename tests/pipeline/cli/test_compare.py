@@ -97,7 +97,7 @@ def test_markdown_alone_is_printed(
     ended = latentscale("compare", *jobs, *option)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("## latentscale compare\n")
-    assert ended.out.count("\n| ---") == 1
+    assert ended.out.count("\n| ---") == 2
 
 
 def test_markdown_in_a_file_leaves_the_table(

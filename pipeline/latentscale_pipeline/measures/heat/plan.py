@@ -138,10 +138,13 @@ def _times(section: Heat) -> int:
 def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
     corpus = facts.corpora[role]
     if section.k >= corpus.n:
-        raise BadInput(
-            f"{role}: heat.k is {section.k} and there are {corpus.n} rows; set measures.heat.k to "
-            f"{corpus.n - 1} or less"
+        advice = (
+            f"set measures.heat.k to {corpus.n - 1} or less"
+            if corpus.n > 1
+            else "a graph needs two rows; leave heat out with --measures"
         )
+        rows = "there is one row" if corpus.n == 1 else f"there are {corpus.n} rows"
+        raise BadInput(f"{role}: heat.k is {section.k} and {rows}; {advice}")
     in_cells = searches_cells(section, corpus)
     why = f"heat.neighbours is {section.neighbours}"
     if section.neighbours == "auto":

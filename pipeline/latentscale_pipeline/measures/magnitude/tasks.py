@@ -199,7 +199,8 @@ def job_scales(inputs: Inputs) -> np.ndarray[Any, np.dtype[np.float64]] | None:
 
 def without_scale(inputs: Inputs) -> Output:
     """Return the reason why there are no scales."""
-    return Output(values={"reason": f"no cut-off scale: see {inputs.parameters['cut_from']}"})
+    reason = inputs.results[inputs.parameters["cut_from"]].values.get("reason")
+    return Output(values={"reason": reason or "there is no cut-off scale"})
 
 
 def compare_functions(inputs: Inputs) -> Output:

@@ -54,7 +54,8 @@ def test_a_few_distinct_rows(tmp_path: Path, distinct: int) -> None:
     )
     if distinct == 1:
         assert part["convergence_scale"] is None
-        assert part["convergence_scale_reason"].startswith("one distinct point has magnitude 1")
+        for reason in ("convergence_scale_reason", "area_reason", "points_reason"):
+            assert part[reason].startswith("one distinct point has magnitude 1")
         return
     dense = [1.0, *(oracles.dense_magnitude(cdist(kept, kept), t)[0] for t in part["scales"][1:])]
     if distinct < 16:
