@@ -131,7 +131,8 @@ def find_job(url: str) -> ObjectStore:
     parent, folder = _parent(store)
     found = _find_named(parent, folder) or _find_named(parent.child("jobs"), folder)
     if found is None and folder.endswith(LATEST):
-        raise BadInput(f"{store.url}: no job of this name is finished; run it first")
+        name = store.url.rstrip("/").removesuffix(LATEST)
+        raise BadInput(f"{name}: no job of this name is finished; run it first")
     return found or store
 
 
