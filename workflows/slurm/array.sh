@@ -12,7 +12,13 @@ memory=${MEMORY:-4G}
 
 alone() { srun --quiet --ntasks=1 --mem="$memory" latentscale "$@" </dev/null; }
 
-ended() { ! squeue --noheader --jobs="$1" 2>/dev/null | grep -q .; }
+# A queue that can't be asked at the moment says nothing of an array.
+ended() {
+  local said
+  if said=$(squeue --noheader --jobs="$1" 2>&1); then [ -z "$said" ]; else
+    [[ $said == *"Invalid job id"* ]]
+  fi
+}
 
 job=$(alone stage prepare "$config" "$@")
 logs=$(mktemp -d -p "${TMPDIR:-/tmp}" latentscale-array.XXXXXX)

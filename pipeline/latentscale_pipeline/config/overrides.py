@@ -30,7 +30,7 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     path, separator, value = override.partition("=")
     keys = path.strip().split(".")
     # Values of storage options may be secret.
-    shown = path if keys[0] == "storage_options" else override
+    shown = path if "storage_options" in override else override
     if not separator or not all(keys):
         raise BadInput(f"-o {shown}: write it as section.key=value")
     parsed = parse_yaml(value, f"-o {shown}")

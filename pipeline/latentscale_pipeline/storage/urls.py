@@ -32,7 +32,11 @@ EXTRAS = {
 _CREDENTIALS = re.compile(
     r"(\w[\w+.-]*://)(?:[^/\s@:]+:\S*@|[^/\s]*@)?([^\s?#'\"]*)([?#][^\s'\"]*)?"
 )
-_OVERRIDE = re.compile(r"^((?:-o)?\s*storage_options[^=]*=).*", re.DOTALL)
+_OVERRIDE = re.compile(
+    r"^((?:-o)?\s*(?:[\w.]*storage_options\b[\w.]*=|[\w.]+=(?=\s*\{.*\bstorage_options\b))).*",
+    re.DOTALL,
+)
+_CHAINED = re.compile(r"::(?=[\w+.-]+://)")
 
 
 def open_url(url: str) -> tuple[Any, str]:
@@ -96,9 +100,18 @@ def options_in_force() -> dict[str, dict[str, Any]]:
 
 def strip_credentials(url: str) -> str:
     """Remove user info, query string and fragment from a URL; paths are returned unchanged."""
-    parts = urlsplit(url)
+    return "::".join(map(_strip_one, _CHAINED.split(url)))
+
+
+def _strip_one(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that hold no address
+        return str(without_credentials(url))
     if not parts.scheme or "://" not in url:
         return url
+    if "@" in parts.path and "@" not in parts.netloc:  # a password with a slash, or a file's name
+        return str(without_credentials(url))
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 

@@ -366,3 +366,13 @@ def test_files_in_an_object_store(s3_url: str, tmp_path: Path) -> None:
         [source] = open_sources([f"{s3_url}/{name}"]).items
         found = np.concatenate(list(source.blocks(3, 40))).astype(np.float32)
         np.testing.assert_array_equal(found, values[3:40])
+
+
+def test_labels_are_written_alike_beside_gaps(tmp_path: Path) -> None:
+    """Each batch of rows may lack values or not; both have the same labels."""
+    flags = [True, False, True, True, None, False]
+    table = pa.table({"flag": flags, "vector": [[float(i), 1.0] for i in range(6)]})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet", row_group_size=3)
+    corpus = ingest([str(tmp_path / "t.parquet")], str(tmp_path / "c"), columns={"labels": "flag"})
+    [labels] = corpus.read_blocks("labels", 0, 6)
+    assert labels.tolist() == ["True", "False", "True", "True", "", "False"]

@@ -60,3 +60,16 @@ def test_a_field_that_does_not_end_is_told(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(text)
     with pytest.raises(BadInput, match="has a quoted field that doesn't end; close it"):
         ingest([str(tmp_path / "rows.csv")], str(tmp_path / "c"))
+
+
+def test_a_quoted_field_may_be_long(tmp_path: Path) -> None:
+    texts = ["x" * 200_000, "plain, text"]
+    (tmp_path / "rows.csv").write_text(written(texts, ","))
+    columns = {"texts": "text", "ids": "id"}
+    assert ingest([str(tmp_path / "rows.csv")], str(tmp_path / "c"), columns=columns).n == 2
+
+
+def test_a_malformed_field_is_told_with_its_row(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes(b'text,a,b\nfine,1.5,2.5\na\rb "q",1.5,2.5\n')
+    with pytest.raises(BadInput, match=r"row 1, at byte 22: new-line character .*; fix the line"):
+        ingest([str(tmp_path / "rows.csv")], str(tmp_path / "c"), columns={"texts": "text"})

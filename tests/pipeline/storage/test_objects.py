@@ -14,7 +14,7 @@ import pytest
 
 from latentscale_pipeline.errors import BadInput, StoreFull
 from latentscale_pipeline.storage.objects import ObjectStore
-from latentscale_pipeline.storage.urls import strip_credentials
+from latentscale_pipeline.storage.urls import strip_credentials, without_credentials
 from tests.support.racing import race_to_create
 
 
@@ -205,7 +205,25 @@ def test_an_unknown_protocol_is_one_line() -> None:
         ("https://me:secret@host:8080/a/b?token=1#x", "https://host:8080/a/b"),
         ("s3://bucket/key", "s3://bucket/key"),
         ("/plain/path?not#query", "/plain/path?not#query"),
+        ("s3://bucket/a@b/key", "s3://bucket/a@b/key"),
+        ("simplecache::http://me:secret@host/a.npy", "simplecache::http://host/a.npy"),
+        ("zip://a.npy::s3://me:secret@bucket/x.zip", "zip://a.npy::s3://bucket/x.zip"),
+        ("sftp://me:pass/word@host/x", "sftp://host/x"),
     ],
 )
 def test_credentials_are_stripped(url: str, stripped: str) -> None:
     assert strip_credentials(url) == stripped
+
+
+@pytest.mark.parametrize(
+    ("argument", "shown"),
+    [
+        ("storage_options.s3.secret=TOP", "storage_options.s3.secret=…"),
+        ("-ojob.storage_options.s3.secret=TOP", "-ojob.storage_options.s3.secret=…"),
+        ("job={storage_options: {s3: {secret: TOP}}}", "job=…"),
+        ("name=a", "name=a"),
+        ("storage_options.nope: unknown, as in a=b", "storage_options.nope: unknown, as in a=b"),
+    ],
+)
+def test_options_of_stores_are_not_shown(argument: str, shown: str) -> None:
+    assert without_credentials(argument) == shown

@@ -111,7 +111,8 @@ class Table(Container):
         if not field.empty_for_null:
             _refuse_gaps(array, where, first, NO_VALUE)
         elif array.null_count and field.dtype.kind != "f":
-            array = array.cast(pa.string()).fill_null("")
+            # As values are written where none is missing: true isn't True.
+            return np.array(["" if v is None else str(v) for v in array.to_pylist()], STRINGS)
         if _is_text(array.type):
             return np.array(array.to_pylist(), STRINGS)
         return np.asarray(array.to_numpy(zero_copy_only=False))

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field, joined_fields
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, file_errors
 from latentscale_pipeline.corpus.formats.lines import (
+    MAX_ROW_BYTES,
     SNIFFED_BYTES,
     SNIFFED_ROWS,
     Lines,
@@ -42,6 +43,9 @@ WHOLE_LINE = ""
 
 MIN_COUNTED = 3
 """Fewest columns named 0, 1, 2 … that show a line of names beside others."""
+
+# A field may be as long as a row.
+csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_BYTES))
 
 _TEXT_BYTES = 128
 """Approximate size of a text value in memory."""
@@ -88,6 +92,13 @@ class Dialect:
             return next(csv.reader([line], delimiter=self.delimiter), [])
         return line.split(self.delimiter)
 
+    def guess(self, line: str) -> list[str]:
+        """Split a line that may be malformed; reading it reports that."""
+        try:
+            return self.split(line)
+        except csv.Error:
+            return line.split(self.delimiter)
+
 
 @dataclass(frozen=True)
 class Text(Container):
@@ -128,7 +139,12 @@ class Text(Container):
     def _rows(self, start: int, stop: int) -> Iterator[tuple[int, int, list[str]]]:
         """Yield row number, byte offset and fields of each row."""
         for row, offset, line in self.lines.read(start, stop):
-            cells = self.dialect.split(line)
+            try:
+                cells = self.dialect.split(line)
+            except csv.Error as error:
+                raise BadInput(
+                    f"{self.path}: row {row}, at byte {offset}: {error}; fix the line"
+                ) from None
             if len(cells) != len(self.dialect.names):
                 raise BadInput(
                     f"{self.path}: row {row}, at byte {offset}, has {len(cells)} fields instead of "
@@ -214,7 +230,7 @@ def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
     dialect = Dialect(found, (), 0)
     if any('"' in line for line in lines[:2]):
         lines = first_lines(head, file.size, dialect.separator)
-    cells = [[cell.strip() for cell in dialect.split(line)] for line in lines[:2]]
+    cells = [[cell.strip() for cell in dialect.guess(line)] for line in lines[:2]]
     numbers = [[bool(_NUMBER.fullmatch(cell)) for cell in row] for row in cells]
     if sum(numbers[-1]) < 2 and not any(map(_LIST.fullmatch, cells[-1])):
         return None
@@ -256,7 +272,7 @@ def _names_columns(cells: list[str]) -> bool:
 
 def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, ...]:
     """Return the fields of a text file, with column types detected from the first rows."""
-    table = [dialect.split(line) for line in lines]
+    table = [dialect.guess(line) for line in lines]
     table = [row for row in table if len(row) == len(dialect.names)] or [[""] * len(dialect.names)]
     dtypes: dict[str, np.dtype[Any]] = {}
     numbers: dict[str, bool] = {}  # numeric columns, and whether all their values are whole

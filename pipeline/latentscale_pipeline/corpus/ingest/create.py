@@ -283,6 +283,8 @@ def ensure_corpus(
     if isinstance(found, Corpus):
         return found
     files = found.fields.files
+    with contextlib.suppress(BadInput):  # another run may have made it meanwhile
+        return _open_whole(found.target)
     return ingest(
         found.sources,
         found.target,
@@ -330,13 +332,18 @@ def find_corpus(
         key = digest({"sources": key, **asked})[: len(key)]
     target = f"{output_store_url.rstrip('/')}/corpora/{key}.zarr"
     with contextlib.suppress(BadInput):
-        corpus = open_corpus(target)
-        corpus.check_sizes()
-        return corpus
+        return _open_whole(target)
     sources = open_sources(
         patterns, output_store_url, vectors=fields.vectors, columns=fields.inside
     )
     return UningestedCorpus(store.url, target, sources, fields)
+
+
+def _open_whole(target: str) -> Corpus:
+    """Open a corpus whose objects all have their sizes."""
+    corpus = open_corpus(target)
+    corpus.check_sizes()
+    return corpus
 
 
 def _stored_dtype(sources: Sources, dtype: str | None) -> np.dtype[Any]:

@@ -264,7 +264,7 @@ def encoded_partitions(encoding: Encoding) -> dict[int, Encoded]:
     for index in range(encoding.partitions):
         if encoding.record_key(index) not in records:
             continue
-        with contextlib.suppress(ValueError, KeyError, TypeError):
+        with contextlib.suppress(ValueError, KeyError, TypeError, FileNotFoundError):
             encoded = Encoded.from_bytes(encoding.store.read(encoding.record_key(index)))
             if all(sizes.get(shard.key) == shard.size for shard in encoded.shards):
                 found[index] = encoded
