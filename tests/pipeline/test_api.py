@@ -290,6 +290,8 @@ EYE = np.eye(4)
             {"kernel": "rbf", "method": "exact", "budget": 3},
             r"^rows: the rbf kernel of 4 rows takes .* pairs and budget is 3\.0e\+00; set",
         ),
+        ("magnitude_function", [EYE], {"scales": 8.0}, r"^scales must be a whole number of .*8\.0"),
+        ("heat_trace", [EYE[:1]], {}, "^rows: k is 5 and there is one row; a graph needs two"),
         ("magnitude_function", [EYE], {"scales": [2.0, 1.0]}, "^scales: a list of scales needs"),
         (
             "magnitude_function",
@@ -333,6 +335,7 @@ def test_options_of_all_kinds_of_numbers_are_taken() -> None:
     found = latentscale.vendi_score(rows, orders=(0.5, 0.50000049, 1 / 3, 1e6))
     assert found[0.5].value > found[0.50000049].value
     assert found[1 / 3].value > found[0.5].value > found[1e6].value
+    assert latentscale.vendi_score(rows, orders=0.5)[0.5] == found[0.5]
     assert len(latentscale.magnitude_function(rows, scales=np.int64(5)).scales) == 5
     with pytest.raises(ValueError, match=r"must lie between 1/2 and 1, got 0\.5"):
         latentscale.magnitude_function(rows[:2], target=0.5)

@@ -91,6 +91,11 @@ def test_a_row_may_lack_a_label(tmp_path: Path) -> None:
     given = np.array(["a", None, float("nan"), pandas.NA] * 60, object)
     assert kept(given) == ["a", "", "", ""] * 60
     assert kept([4, None] * 120) == ["4", ""] * 120
+    # A list with NaN, as of a pandas column.
+    assert kept(["a", float("nan")] * 120) == ["a", ""] * 120
+    assert kept([np.int64(4), None, 5.0] * 80) == ["4", "", "5"] * 80
+    assert kept(np.array(["a", "b"] * 120, np.dtypes.StringDType())) == ["a", "b"] * 120
+    assert kept(np.ma.array(["a", "b"] * 120, mask=[0, 1] * 120)) == ["a", ""] * 120
     assert kept(np.array([4, np.nan] * 120)) == ["4", ""] * 120
     beside = run(
         sample(1),
@@ -122,6 +127,17 @@ def test_rows_are_a_table(tmp_path: Path) -> None:
         found.rows("leak")
     with pytest.raises(ValueError, match="there is no column speed"):
         found.rows(columns=["speed"])
+
+
+def test_what_selects_nothing_is_told(results: JobResults) -> None:
+    by_order = results.scores.where(measure="vendi", order=1)
+    assert len(by_order) == len(results.scores.where(measure="vendi", order="1")) > 0
+    assert len(results.scores.where(order=np.inf)) == len(results.scores.where(order="inf"))
+    with pytest.raises(ValueError, match="of must be 'corpus', 'reference' or 'pair'"):
+        results.scores.where(of="pairs")
+    for wrong in ({"limit": -1}, {"limit": 2.0}, {"where": 5}, {"sort": ["row"]}, {"only": []}):
+        with pytest.raises(ValueError, match=f"^{next(iter(wrong))} must be "):
+            results.rows(**wrong)
 
 
 def test_it_shows_itself(results: JobResults) -> None:
@@ -333,6 +349,17 @@ def test_columns_of_files_are_named(tmp_path: Path) -> None:
         ({"labels": np.full(240, 0.5)}, "labels: row 0: 0.5 isn't a whole number"),
         ({"ids": np.zeros(240)}, "ids must be one text or integer per row; got shape (240,)"),
         ({"labels": "no-labels.txt"}, "no-labels.txt: no such file or folder"),
+        ({"ids": ["a", float("nan")] * 120}, "ids: row 1 has nan; give every row a text or a whol"),
+        ({"ids": [True] * 240}, "ids: row 0 has True; give every row a text or a whole number"),
+        (
+            {"corpus": np.ma.masked_where(sample(1) > 0.5, sample(1))},
+            "has masked values; fill them in, or leave such rows out",
+        ),
+        (
+            {"corpus": pandas.DataFrame({"Id": range(240), "x": 0.5, "y": 1.5})},
+            "which is no coordinate: give the others, as frame.drop(columns=['Id']), and to run ids=",
+        ),
+        ({"on_invalid": "drop"}, "on_invalid is for files and URLs; leave rows out of an array"),
         ({"reference_labels": ["a"] * 240}, "reference_labels: there is no reference"),
         (
             {"reference": sample(2), "reference_labels": ["a"]},

@@ -32,7 +32,7 @@ def vendi_score(
     *,
     kernel: str = "cosine",
     bandwidth: float | str | None = None,
-    orders: Sequence[float] = ORDERS,
+    orders: float | Sequence[float] = ORDERS,
     weights: ArrayLike | None = None,
     method: str = "auto",
     budget: float = BUDGET,
@@ -52,7 +52,7 @@ def vendi_score(
     bandwidth : float or "median", optional
         Bandwidth σ of ``rbf``, exp(-d²/2σ²), or ``laplacian``, exp(-d/σ), in units of the
         Euclidean distance; by default the median distance of random pairs.
-    orders : sequence of float
+    orders : float or sequence of float
         Orders from 0 to infinity.
     weights : array_like, shape (n,), optional
         Weights of the rows, proportional to their probabilities.
@@ -79,7 +79,8 @@ def vendi_score(
     of rows; if these exceed the budget, a subsample is extrapolated.
     """
     own = {"name": kernel} if bandwidth is None else {"name": kernel, "bandwidth": bandwidth}
-    section = {"kernels": [own], "orders": [_order(order) for order in orders], "method": method}
+    listed = [_order(order) for order in np.atleast_1d(orders)]
+    section = {"kernels": [own], "orders": listed, "method": method}
     found = compute("vendi", section, rows, weights=weights, budget=budget, seed=seed)
     entries = found.section.corpus
     return VendiFindings(
@@ -142,6 +143,8 @@ def magnitude_function(
     listed: int | list[float]
     if isinstance(scales, int | np.integer):
         listed = int(scales)
+    elif isinstance(scales, float):
+        raise ValueError(f"scales must be a whole number of scales, or a list such as [{scales}]")
     else:
         listed = [float(scale) for scale in scales]
     section = {

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any, overload
 
@@ -90,6 +91,12 @@ class Scores(Sequence[Score], Tabular):
         measure = wanted.get("measure")
         if measure is not None and measure not in MEASURES:
             raise ValueError(f"there is no measure {measure}{nearest(str(measure), MEASURES)}")
+        if "of" in wanted and wanted["of"] not in {"corpus", "reference", "pair"}:
+            raise ValueError(f"of must be 'corpus', 'reference' or 'pair', not {wanted['of']!r}")
+        # Orders are texts in results, because infinity is one.
+        order = wanted.get("order")
+        if isinstance(order, int | float):
+            wanted["order"] = f"{order:g}"
         return Scores(
             [s for s in self if all(getattr(s, name) == value for name, value in wanted.items())]
         )
@@ -194,6 +201,11 @@ class JobResults:
         ValueError
             If a name is unknown, or the condition isn't valid, or ids aren't known.
         """
+        for name, text in (("only", only), ("where", where), ("sort", sort)):
+            if text is not None and not isinstance(text, str):
+                raise ValueError(f"{name} must be a text, not {text!r}")
+        if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
+            raise ValueError(f"limit must be a whole number of at least 0, not {limit!r}")
         asked: dict[str, Any] = {
             "of": of,
             "columns": columns,
@@ -328,7 +340,8 @@ def run(
     """Run a job, as ``latentscale run`` does, and return its results.
 
     A finished job is recognised and not computed again; an interrupted one is continued. The job
-    runs in this process, unless ``cluster`` asks for workers: ``cluster={"kind": "local"}``.
+    runs in this process, unless ``cluster`` asks for workers: ``cluster={"kind": "local"}``. A
+    script that asks for them has its work under ``if __name__ == "__main__":``.
 
     Parameters
     ----------
@@ -376,14 +389,24 @@ def run(
         for key, value in asked.items()
         if value is not None and (key, value) != ("on_invalid", "error")
     }
+    if getattr(current_process(), "_inheriting", False):
+        raise RuntimeError(
+            "a worker has begun to run this script again: put what it does under "
+            "if __name__ == '__main__':, as for all processes that Python starts"
+        )
     document: dict[str, Any] = {"cluster": {"kind": "serial"}, **settings}
     document |= {"name": name, "output": str(output)}
     if measures is not None:
         names = [measures] if isinstance(measures, str) else measures
         named = names if isinstance(names, Mapping) else {one: {} for one in names}
-        document["measures"] = {key: dict(section) for key, section in named.items()}
+        document["measures"] = {key: dict(section or {}) for key, section in named.items()}
     try:
         with storage_options(settings.get("storage_options", {})):
+            if "on_invalid" in fields and not _is_place(corpus) and not _is_place(reference):
+                raise BadInput(
+                    "on_invalid is for files and URLs; leave rows out of an array, as "
+                    "rows[np.isfinite(rows).all(axis=1)] or rows[rows.any(axis=1)]"
+                )
             given = _hand_over(corpus, "", _given(ids, labels, texts), fields)
             document["corpus"] = _place(corpus, "corpus", str(output), given)
             beside = _given(reference_ids, reference_labels, reference_texts)
@@ -431,6 +454,11 @@ def read_job(folder: str | Path) -> JobResults:
     return JobResults(found.url, found.results)
 
 
+def _is_place(source: object) -> bool:
+    """Return whether rows are in a file or at a URL."""
+    return isinstance(source, str | Path)
+
+
 def _hand_over(
     source: object, prefix: str, given: Mapping[str, Texts], fields: dict[str, Any]
 ) -> dict[str, Texts]:
@@ -438,7 +466,7 @@ def _hand_over(
 
     Returns the texts that remain.
     """
-    if not fields or not isinstance(source, str | Path):
+    if not fields or not _is_place(source):
         return dict(given)
     for name, texts in given.items():
         if not isinstance(texts, str | Path):
@@ -513,15 +541,9 @@ def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
     name = f"{prefix}{kind}"
     if isinstance(given, str | Path):
         return given
-    texts = np.asarray(given)
-    if texts.dtype.kind == "O":
-        if kind in MAY_BE_MISSING:
-            missing = [_is_missing(text) for text in texts.ravel()]
-            texts = np.where(np.reshape(missing, texts.shape), "", texts)
-        for row, text in enumerate(texts.ravel()):
-            if not isinstance(text, str | int):
-                raise BadInput(f"{name}: row {row} has {text!r}; give every row a text")
-        texts = texts.astype(str)
+    texts = _as_array(given)
+    if texts.dtype.kind == "O" and texts.ndim == 1:
+        texts = np.array([_text_of(text, row, name, kind) for row, text in enumerate(texts)], str)
     if kind == "labels" and texts.ndim == 1 and texts.dtype.kind == "f":
         texts = np.array(format_whole_numbers(texts, 0, name))
     if texts.ndim != 1 or texts.dtype.kind not in "UTiu":
@@ -530,6 +552,30 @@ def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
             f"{texts.dtype}"
         )
     return texts.astype(str)
+
+
+def _as_array(given: Any) -> NDArray[Any]:
+    """Return values as an array; of objects where NumPy would turn missing values into texts."""
+    if isinstance(given, np.ma.MaskedArray):
+        values = given.data.astype(object)
+        values[np.ma.getmaskarray(given)] = None
+        return values
+    if hasattr(given, "__array__"):
+        texts = np.asarray(given)
+        return texts.astype(object) if texts.dtype.kind == "T" else texts
+    return np.asarray(given, dtype=object)
+
+
+def _text_of(value: object, row: int, name: str, kind: str) -> str:
+    """Return the text of a row, empty for a missing one."""
+    if _is_missing(value) and kind in MAY_BE_MISSING:
+        return ""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    if whole and kind == "labels":
+        return str(int(value))  # type: ignore[call-overload]
+    if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
+        return str(value)
+    raise BadInput(f"{name}: row {row} has {value!r}; give every row a text or a whole number")
 
 
 def _text_key(held: Texts, output: str) -> str:

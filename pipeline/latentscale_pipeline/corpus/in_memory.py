@@ -18,6 +18,7 @@ from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, block_digests, combine
 from latentscale_pipeline.corpus.ingest.encoding import invalid_reason
 from latentscale_pipeline.corpus.ingest.sidecars import checked_weights
+from latentscale_pipeline.corpus.ingest.sources import COLUMNS
 from latentscale_pipeline.corpus.ingest.writing import SHARD_BYTES, stored_dtype
 from latentscale_pipeline.corpus.manifest import (
     CountedRows,
@@ -75,7 +76,11 @@ def hold_rows(
     BadInput
         If the rows or weights can't be used.
     """
+    _refuse_other_columns(rows, name)
     given = np.asarray(rows)
+    if isinstance(rows, np.ma.MaskedArray) and np.ma.is_masked(rows):
+        row = int(np.argwhere(np.ma.getmaskarray(rows))[0][0])
+        raise BadInput(f"{name}: row {row} has masked values; fill them in, or leave such rows out")
     if given.ndim != 2 or given.dtype.kind not in "fiu" or not given.size:
         raise BadInput(
             f"{name} must be a two-dimensional numeric array with at least one row; got shape "
@@ -106,6 +111,17 @@ def hold_rows(
         version="",
     )
     return InMemoryCorpus(name, manifest, "", "", held=held)
+
+
+def _refuse_other_columns(rows: Any, name: str) -> None:
+    """Refuse a data frame with a column that is no coordinate, by its name."""
+    for column in getattr(rows, "columns", ()):
+        for kind, names in COLUMNS.items():
+            if str(column).lower() in names:
+                raise BadInput(
+                    f"{name} has the column {column!r}, which is no coordinate: give the others, "
+                    f"as frame.drop(columns=[{column!r}]), and to run {kind}=frame[{column!r}]"
+                )
 
 
 def _how_to_stack(rows: Any) -> str:

@@ -593,8 +593,8 @@ def plan_measure(name: str, measure: Measure, section: Any, facts: JobFacts) -> 
         if user and corpus.zero_rows:
             raise BadInput(
                 f"{role}: {corpus.zero_rows:,} of {corpus.n:,} rows are zero, and {user} needs "
-                "their direction; leave such rows out (--on-invalid drop-zero of latentscale "
-                "ingest, or of run SOURCE), or choose another metric or kernel"
+                "their direction; leave such rows out (of an array rows[rows.any(axis=1)], of "
+                "files --on-invalid drop-zero of ingest or run), or choose another metric or kernel"
             )
     return measure.plan(section, facts)
 

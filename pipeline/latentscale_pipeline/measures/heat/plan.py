@@ -141,7 +141,7 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
         advice = (
             f"set measures.heat.k to {corpus.n - 1} or less"
             if corpus.n > 1
-            else "a graph needs two rows; leave heat out with --measures"
+            else "a graph needs two rows; leave this measure out"
         )
         rows = "there is one row" if corpus.n == 1 else f"there are {corpus.n} rows"
         raise BadInput(f"{role}: heat.k is {section.k} and {rows}; {advice}")
