@@ -339,7 +339,7 @@ def _state(
         lasted = record.ended is not None and record.started is not None
         return "finished", f"in {_span(record)}" if lasted else "its results are there"
     submission = last_submission(store, keys)
-    if submission is not None and submission.runs >= lock.generation:
+    if submission is not None and (submission.runs >= lock.generation or _waits_again(submission)):
         return _state_of_waiting(submission)
     if liveness is not None:
         return "dead", liveness.evidence
@@ -349,6 +349,12 @@ def _state(
         if record.ending == state:
             return state, record.problem.partition(";")[0].removeprefix("cancelled ")
     return "interrupted", "it ended without results; run it again"
+
+
+def _waits_again(submission: Submission) -> bool:
+    """Return whether a driver that has run is in its scheduler's queue again, or starts."""
+    look = look_at(submission) if submission.requeue else None
+    return look is not None and look.phase != "ended"
 
 
 def _state_of_waiting(submission: Submission) -> tuple[State, str]:

@@ -91,8 +91,8 @@ _SCRIPT = """#!/bin/bash
 {directives}# The driver of a latentscale job. It resumes the job from its folder.
 {command} &
 driver=$!
-leaving=
-trap 'kill -TERM "$driver" 2>/dev/null' TERM INT
+leaving= stopped=
+trap 'stopped=yes; kill -TERM "$driver" 2>/dev/null' TERM INT
 trap 'leaving=yes; kill -TERM "$driver" 2>/dev/null' USR1
 while kill -0 "$driver" 2>/dev/null; do wait "$driver"; done
 wait "$driver"
@@ -101,7 +101,7 @@ code=$?
 """
 
 _REQUEUE = f"""if [ "${{SLURM_RESTART_COUNT:-0}}" -lt {RESUBMISSIONS} ]; then
-  if [ -n "$leaving" ] || [ "$code" -gt 128 ]; then
+  if [ -n "$leaving" ] || {{ [ "$code" -gt 128 ] && [ -z "$stopped" ]; }}; then
     scontrol requeue "$SLURM_JOB_ID" && sleep {WARNING_SECONDS}
   fi
 fi

@@ -1,6 +1,7 @@
 """Where a job stands, and what happened in it, as its folder tells from any machine."""
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -11,16 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from latentscale_pipeline.cli import status as status_command
+from latentscale_pipeline.cli.cancel import cancel
 from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.errors import Incomplete
 from latentscale_pipeline.executors.threads import ThreadExecutor
+from latentscale_pipeline.jobs import submission
 from latentscale_pipeline.jobs.status import JobStatus, MarkerCosts, StageStatus, read_status
+from latentscale_pipeline.jobs.submission_records import Submission, record_submission
 from latentscale_pipeline.storage.artifacts import SPENT, need_marker
 from latentscale_pipeline.storage.cancellation import request_cancel
 from latentscale_pipeline.storage.events import EventLog, read_events
@@ -185,6 +191,57 @@ def test_a_stopped_process_still_holds_its_job(failed_job: ObjectStore) -> None:
         assert "without a heartbeat for 300 s" in status.reason
         request_cancel(failed_job, holder)
         assert ", asked to end from " in look(failed_job).reason
+
+
+@pytest.mark.parametrize(
+    ("requeue", "word", "state"),
+    [
+        (True, "PENDING", "queued"),
+        (True, "FAILED", "interrupted"),
+        (False, "PENDING", "interrupted"),
+    ],
+)
+def test_a_driver_that_waits_in_the_queue_again_is_queued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requeue: bool, word: str, state: str
+) -> None:
+    store = run_toy(tmp_path / "toy-1", toy.chain())
+    with hold_lock(store):
+        pass
+    record_submission(store, Submission("slurm", "77", "", 0, requeue, 0.0))
+    (tmp_path / "bin").mkdir()
+    for name, said in (("scontrol", f"JobId=77 JobState={word} Restarts=1"), ("scancel", "")):
+        command = tmp_path / "bin" / name
+        command.write_text(f"#!/bin/sh\necho {name} $* >> {tmp_path}/asked\necho '{said}'\n")
+        command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    assert look(store).state == state
+    if state == "queued":
+        assert CliRunner().invoke(cancel, [store.url]).exit_code == 0
+        assert "scancel 77\n" in (tmp_path / "asked").read_text()
+
+
+@pytest.mark.parametrize(("signal_name", "requeued"), [("KILL", True), ("TERM", False)])
+def test_a_driver_that_is_told_to_end_isnt_queued_again(
+    tmp_path: Path, signal_name: str, requeued: bool
+) -> None:
+    """Slurm's scancel sends TERM to the script; a killed driver is no wish of anybody."""
+    script = submission._SCRIPT.format(
+        directives="", command="sleep 30", requeue=submission._REQUEUE
+    )
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f"#!/bin/sh\ntouch {tmp_path}/requeued\nexit 1\n")
+    scontrol.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "77"}
+    process = subprocess.Popen(["/bin/bash", "-c", script], env=environment)
+    wait_for(lambda: bool(psutil.Process(process.pid).children()), 10)
+    [driver] = psutil.Process(process.pid).children()
+    time.sleep(0.2)  # until its traps are set
+    if signal_name == "KILL":
+        driver.kill()
+    else:
+        process.terminate()
+    assert process.wait(timeout=20) > 128
+    assert (tmp_path / "requeued").exists() == requeued
 
 
 def test_results_say_finished_and_nothing_says_planned(tmp_path: Path) -> None:

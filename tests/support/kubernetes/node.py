@@ -295,7 +295,7 @@ def _is_final(job: Object, pod: Object) -> bool:
     """Return whether the exit code of a pod ends its job at once."""
     code = pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
     rules = job["spec"].get("podFailurePolicy", {}).get("rules", ())
-    return any(code in rule["onExitCodes"]["values"] for rule in rules)
+    return any(code in rule.get("onExitCodes", {}).get("values", ()) for rule in rules)
 
 
 def _filled(word: str, environment: Mapping[str, str]) -> str:

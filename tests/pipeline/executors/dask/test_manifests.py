@@ -142,7 +142,9 @@ def test_a_driver_that_died_is_started_again_only_when_asked_for() -> None:
     again, once = manifests()[:2]
     assert once["spec"]["backoffLimit"] == 0
     assert again["spec"]["backoffLimit"] > 0
-    [rule] = again["spec"]["podFailurePolicy"]["rules"]
+    drained, rule = again["spec"]["podFailurePolicy"]["rules"]
+    assert drained["action"] == "Ignore"
+    assert drained["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
     assert rule["action"] == "FailJob"
     assert rule["onExitCodes"]["values"] == [1, 2, 3]
     assert again["spec"]["activeDeadlineSeconds"] == 86400
