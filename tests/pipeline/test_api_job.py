@@ -16,6 +16,8 @@ import pytest
 
 from latentscale import read_job, run
 from latentscale_pipeline.api import JobResults
+from latentscale_pipeline.storage.lock import hold_lock
+from latentscale_pipeline.storage.objects import ObjectStore
 from tests.conftest import Ended
 from tests.support.jobs import timeless
 
@@ -379,6 +381,16 @@ def test_mistakes_are_told_in_a_line(
     with pytest.raises(ValueError, match=r"^[^\n]+$") as raised:
         run(given.pop("corpus"), **given)
     assert message in str(raised.value)
+
+
+def test_a_job_that_another_process_runs_is_told(tmp_path: Path) -> None:
+    found = run(sample(1), measures="duplicates", output=tmp_path)
+    (Path(found.folder) / "results.json").unlink()
+    with (
+        hold_lock(ObjectStore(found.folder)),
+        pytest.raises(RuntimeError, match=r"^process \d+ on .* is running this job; wait until it"),
+    ):
+        run(sample(1), measures="duplicates", output=tmp_path)
 
 
 def test_its_signature_shows_what_it_takes() -> None:

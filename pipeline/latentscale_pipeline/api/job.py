@@ -49,6 +49,7 @@ from latentscale_pipeline.results.model import Corpus, Results, Score, Verdict
 from latentscale_pipeline.rows.neighbours import find_neighbours
 from latentscale_pipeline.rows.query import FoundRows, find_rows
 from latentscale_pipeline.storage.canonical import digest
+from latentscale_pipeline.storage.lock import Held
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
 from latentscale_pipeline.views.scores import format_range, format_summarised, written_score
@@ -422,6 +423,8 @@ def run(
         sources = SourceChoice.of(values).sources_of(config)
         config = ingest_sources(config, sources, silent, None, str)
         finished = run_job(make_plan(config, allow_code=allow_code), _ignore)
+    except Held as error:
+        raise RuntimeError(f"{error.holder} is running this job; wait until it ends") from None
     except BadInput as error:
         raise ValueError(_in_arguments(str(error).removeprefix("settings: "))) from None
     except LatentscaleError as error:

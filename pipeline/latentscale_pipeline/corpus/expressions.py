@@ -47,7 +47,7 @@ TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 FOREIGN = {r"(?<![=!<>])=(?!=)": "==", "&&": "and", r"\|\|": "or", "<>": "!=", r"!(?!=)": "not"}
 """Signs of other languages, as patterns, and what a condition has for them."""
 
-EXAMPLE = "write one such as labels == 'en'"
+EXAMPLE = "write one such as column == 'en'"
 
 GRAMMAR = (
     *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.In, ast.NotIn),

@@ -504,15 +504,15 @@ CALLS = [
     ),
     (
         'rows job --where "row =="',
-        "'row ==': not a condition (invalid syntax); write one such as labels == 'en'",
+        "'row ==': not a condition (invalid syntax); write one such as column == 'en'",
     ),
     (
         'rows job --where ""',
-        "'': not a condition (invalid syntax); write one such as labels == 'en'",
+        "'': not a condition (invalid syntax); write one such as column == 'en'",
     ),
     (
         'rows job --where "row) or (row"',
-        "'row) or (row': not a condition (unmatched ')'); write one such as labels == 'en'",
+        "'row) or (row': not a condition (unmatched ')'); write one such as column == 'en'",
     ),
     (
         "rows job --where \"row > 'a'\"",
@@ -527,7 +527,7 @@ CALLS = [
     ),
     (
         'rows job --where "row + 1 == 2"',
-        "'row + 1 == 2': 'row + 1' can't be part of a condition; write one such as labels == 'en'",
+        "'row + 1 == 2': 'row + 1' can't be part of a condition; write one such as column == 'en'",
     ),
     (
         'rows job --where "nothere == 3"',

@@ -88,7 +88,7 @@ def test_labels_of_true_and_false_are_conditions(latentscale: Command, folder: P
 
 def test_a_label_is_no_condition(latentscale: Command, folder: Path) -> None:
     assert latentscale("subset", "corpus.zarr", "some.zarr", "--where", "labels") == Ended(
-        2, "", "latentscale: 'labels': not a condition; write one such as labels == 'en'\n"
+        2, "", "latentscale: 'labels': not a condition; write one such as column == 'en'\n"
     )
 
 

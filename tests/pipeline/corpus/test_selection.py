@@ -245,10 +245,10 @@ def test_booleans_are_conditions(flag: np.ndarray, condition: str, expected: lis
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        ("lang", "'lang': not a condition; write one such as labels == 'en'"),
+        ("lang", "'lang': not a condition; write one such as column == 'en'"),
         ("not lang", "'not lang': 'lang' isn't a condition; compare it with a value"),
         ("lang == true", "'lang == true': text and numbers can't be compared; put text in quotes"),
-        ("true", "'true': not a condition; write one such as labels == 'en'"),
+        ("true", "'true': not a condition; write one such as column == 'en'"),
     ],
 )
 def test_text_that_is_not_boolean_is_no_condition(condition: str, message: str) -> None:
