@@ -399,6 +399,10 @@ class MeasureReport:
         """Return whether a score of a whole corpus stands in summaries."""
         return score.score in self.scores and self.scores[score.score].headline
 
+    def is_judged(self, score: Score) -> bool:
+        """Return whether a verdict is about a headline score, if its expected range is known."""
+        return self.judged
+
     def figures(self, found: Any, results: model.Results) -> list[Figure]:
         """Draw the findings of one job, whose results have its scores."""
         return []

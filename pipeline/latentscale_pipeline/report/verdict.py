@@ -337,7 +337,7 @@ def _unjudged(scores: Sequence[Score]) -> list[Score]:
     return [
         score
         for score in headlines_of(scores)
-        if score.expected is None and report_of(score.measure).judged
+        if score.expected is None and report_of(score.measure).is_judged(score)
     ]
 
 

@@ -38,9 +38,9 @@ class DuplicatesReport(MeasureReport):
     dependent = ("exact leaks", "leaks")
     scores = SCORES
 
-    def is_headline(self, score: Score) -> bool:
-        """Return whether a score stands in summaries; not one that leaving rows out has settled."""
-        return super().is_headline(score) and score.expected_reason != NEAR_ROWS_LEFT_OUT
+    def is_judged(self, score: Score) -> bool:
+        """Return whether a verdict is about a score; leaving rows out has settled some."""
+        return score.expected_reason != NEAR_ROWS_LEFT_OUT
 
     def figures(self, found: DuplicatesResults, results: Results) -> list[Figure]:
         """Draw how far the nearest rows are, in the same corpus and in the reference."""
