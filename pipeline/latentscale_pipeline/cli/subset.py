@@ -120,7 +120,7 @@ def _left_out(
     by_column = [
         reason
         for reason, found in ROW_FILTERS.items()
-        if set(names_in(found.where)) & set(compared)
+        if {*names_in(found.where), *found.columns, found.distance}.intersection(compared)
     ]
     near = [] if drop_duplicates is None else ["near-duplicates"]
     return list(dict.fromkeys([*corpus.left_out, *without, *by_column, *near]))

@@ -66,7 +66,8 @@ class Comparison:
     @property
     def verdict(self) -> Verdict:
         """Return whether the job differs from the baseline by more than chance."""
-        found = judge_change(self._shared_of_job)
+        settings = (self.job.settings or {}).get("measures") or {}
+        found = judge_change(self._shared_of_job, settings)
         return SAME_ROWS if self._same_rows() and found.value != "differs" else found
 
     @property

@@ -76,7 +76,8 @@ def hold_rows(
     BadInput
         If the rows or weights can't be used.
     """
-    _refuse_other_columns(rows, name)
+    if _vector_column(rows) is None:
+        _refuse_other_columns(rows, name)
     given = np.asarray(rows)
     if isinstance(rows, np.ma.MaskedArray) and np.ma.is_masked(rows):
         row = int(np.argwhere(np.ma.getmaskarray(rows))[0][0])
@@ -124,11 +125,19 @@ def _refuse_other_columns(rows: Any, name: str) -> None:
                 )
 
 
-def _how_to_stack(rows: Any) -> str:
-    """Return how a column of vectors becomes an array; it is named if rows are a data frame."""
+def _vector_column(rows: Any) -> Any:
+    """Return the name of a data frame's first column of vectors; None if it has none."""
     for name in getattr(rows, "columns", ()):
         if isinstance(next(iter(rows[name]), None), list | tuple | np.ndarray):
-            return f"; the vectors of a column become one by np.stack(frame[{name!r}])"
+            return name
+    return None
+
+
+def _how_to_stack(rows: Any) -> str:
+    """Return how a column of vectors becomes an array; it is named if rows are a data frame."""
+    name = _vector_column(rows)
+    if name is not None:
+        return f"; the vectors of a column become one by np.stack(frame[{name!r}])"
     return "; a column of vectors becomes one by np.stack(column)"
 
 

@@ -345,12 +345,12 @@ def identify_plan(
 def _beside(config: JobConfig, facts: JobFacts, corpora: Mapping[Role, Corpus]) -> dict[str, Any]:
     """Return what else the results tell of or depend on.
 
-    That is the number of rows that were left out of the sources, the checksums of ids and texts,
-    and those of the weights and labels that the job reads.
+    That is the number of rows that were left out of the sources, and why others were, the checksums
+    of ids and texts, and those of the weights and labels that the job reads.
     """
     dropped = {
         f"{role} dropped rows": corpus.manifest.dropped.count for role, corpus in corpora.items()
-    }
+    } | {f"{role} left out": list(corpus.left_out) for role, corpus in corpora.items()}
     # Results show rows by these, though no number depends on them.
     shown = {
         f"{role} {name}": corpus.checksum_of(name)

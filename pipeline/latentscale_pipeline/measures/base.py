@@ -367,9 +367,6 @@ class MeasureReport:
         Its scores, as the measure declares them.
     dependent : tuple of str
         Its scores that show that corpus and reference aren't independent samples.
-    of_own_scale : mapping
-        By score, what is said where a verdict on two jobs is about it: each corpus was measured up
-        to a scale of its own, so the score doesn't tell which is more diverse.
     of_labels : bool
         Whether its scores are of single labels, and headlines nevertheless.
     replicated : str
@@ -388,7 +385,6 @@ class MeasureReport:
     source: ClassVar[str] = ""
     scores: ClassVar[Mapping[str, ScoreDefinition]] = {}
     dependent: ClassVar[tuple[str, ...]] = ()
-    of_own_scale: ClassVar[Mapping[str, str]] = {}
     of_labels: ClassVar[bool] = False
     replicated: ClassVar[str] = ""
     group: ClassVar[str] = ""
@@ -398,6 +394,13 @@ class MeasureReport:
     def is_headline(self, score: Score) -> bool:
         """Return whether a score of a whole corpus stands in summaries."""
         return score.score in self.scores and self.scores[score.score].headline
+
+    def said_of_own_scale(self, score: Score, settings: Mapping[str, Any]) -> str:
+        """Return what a verdict on two jobs says of a score up to a scale of each corpus.
+
+        It is empty for other scores. Such a score doesn't tell which corpus is more diverse.
+        """
+        return ""
 
     def is_judged(self, score: Score) -> bool:
         """Return whether a verdict is about a headline score, if its expected range is known."""

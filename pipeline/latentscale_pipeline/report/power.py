@@ -24,9 +24,11 @@ from latentscale_pipeline.measures.fresh_samples import (
     SAMPLES,
     SampleSizes,
 )
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.verdict import LEVEL, headlines_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
 from latentscale_pipeline.results.part import Role
+from latentscale_pipeline.views.scores import NARROW_BRACKET
 
 MAX_SAMPLES = 1000
 """Largest number of samples that a job takes."""
@@ -117,6 +119,11 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
     whole = [score for score in headlines if score.label is None]
     level = LEVEL / max(compared, 1)
     found = [power for score in whole if (power := _power(job, score, change, level))]
+    if not found and "pair" in (job.settings or {}) and (job.settings or {})["pair"]:
+        raise BadInput(
+            f"{job.url}: its rows are paired, so no samples say how far chance moves a score; run "
+            "a job of the corpus alone"
+        )
     if not found:
         raise BadInput(
             f"{job.url}: no score of this job was measured on samples, so nothing says how far "
@@ -126,8 +133,12 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
 
 
 def _power(job: FinishedJob, score: Score, change: float, level: float) -> Power | None:
+    n = job.corpora["corpus"].n
     if score.unit == SHARE_OF_ROWS:
-        return _power_of_share(job.corpora["corpus"].n, score, change, level)
+        return _power_of_share(n, score, change, level)
+    whole = _power_of_all_rows(n, score, change, level) if score.expected is None else None
+    if whole is not None:
+        return whole
     sampled = _sampled(job, score, level)
     if sampled is None or not sampled.usual or not sampled.variance:
         return None
@@ -154,9 +165,29 @@ def _power_of_share(n: int, score: Score, change: float, level: float) -> Power 
     return Power(score, n, usual, shown, Needed(max(rows, 1), 0) if rows <= MAX_ROWS else None)
 
 
+def _power_of_all_rows(n: int, score: Score, change: float, level: float) -> Power | None:
+    """Return the power for a score whose sampling error on all rows is known, as compare uses it.
+
+    The error falls with the root of the number of rows.
+    """
+    freedom = MEASURES[score.measure].error_freedom if score.measure in MEASURES else 0
+    if score.of != "corpus" or not freedom or not score.sampling_error or not score.value:
+        return None
+    if score.numbers is None:
+        return None
+    value, lower, upper = score.numbers
+    if max(upper - value, value - lower) > NARROW_BRACKET * score.sampling_error:
+        return None
+    shown = _reach(level, freedom) * math.sqrt(2.0) * score.sampling_error / abs(value)
+    rows = max(math.ceil(n * (shown / change) ** 2), SAMPLES * MIN_ROWS)
+    return Power(score, n, value, shown, Needed(rows, 0) if rows <= MAX_ROWS else None)
+
+
 def _sampled(job: FinishedJob, score: Score, level: float) -> _Sampled | None:
     """Return what samples say of a score, beside the reference or else by themselves."""
     if score.expected is not None:
+        if 2 * score.expected.rows > min(corpus.n for corpus in job.corpora.values()):
+            return None  # it comes from random divisions of all rows, which tell no size of change
         sizes = _sizes(job, score.expected.rows, compares=True)
         error = score.expected.smallest_found / _reach(level, sizes.groups)
         variance = error * error / _share(sizes)

@@ -9,7 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.base import GROUPS
@@ -305,26 +305,35 @@ def _judge(scores: Sequence[Score]) -> Verdict:
     return _no_difference(known)
 
 
-def judge_change(scores: Sequence[Score]) -> Verdict:
+def judge_change(
+    scores: Sequence[Score], settings: Mapping[str, Mapping[str, Any]] | None = None
+) -> Verdict:
     """Judge a job by its headline scores and where a baseline puts them.
 
     Parameters
     ----------
     scores : sequence of Score
         The scores that both jobs have, with their expected ranges from the baseline.
+    settings : mapping, optional
+        The settings of each measure in the job.
     """
+
+    def of_own_scale(one: Compared) -> str:
+        own = (settings or {}).get(one.score.measure) or {}
+        return report_of(one.score.measure).said_of_own_scale(one.score, own)
+
     known = compared(scores)
     unknown = _unjudged(scores)
     outside = [one for one in known if one.p <= LEVEL]
     if not known or (not outside and len(unknown) > len(known)):
         return _cannot_tell(unknown, known)
-    outside.sort(key=lambda one: bool(_of_own_scale(one)))
+    outside.sort(key=lambda one: bool(of_own_scale(one)))
     verdict = (
-        _differs(outside, known, [one for one in known if not _of_own_scale(one)])
+        _differs(outside, known, [one for one in known if not of_own_scale(one)])
         if outside
         else _no_difference(known, "the baseline", partly=bool(unknown))
     )
-    verdict = _with_remarks(verdict, list(dict.fromkeys(map(_of_own_scale, outside))))
+    verdict = _with_remarks(verdict, list(dict.fromkeys(map(of_own_scale, outside))))
     if not unknown:
         return verdict
     why = unknown[0].expected_reason or "a job was measured by an earlier version"
@@ -395,11 +404,6 @@ def _diversity(known: Sequence[Compared]) -> str:
 def _corrected(known: list[Compared]) -> str:
     """Say for how many scores a p-value is corrected."""
     return f", corrected for {len(known)} scores" if len(known) > 1 else ""
-
-
-def _of_own_scale(one: Compared) -> str:
-    """Return what to say of a score up to a scale of each corpus; empty of others."""
-    return report_of(one.score.measure).of_own_scale.get(one.score.score, "")
 
 
 def _differs(

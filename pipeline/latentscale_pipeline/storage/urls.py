@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import fsspec
 
@@ -110,10 +110,17 @@ def _strip_one(url: str) -> str:
         return str(without_credentials(url))
     if not parts.scheme or "://" not in url:
         return url
-    if "@" in parts.path and "@" not in parts.netloc:  # a password with a slash, or a file's name
-        return str(without_credentials(url))
+    if "@" in parts.path and "@" not in parts.netloc and not _has_valid_port(parts):
+        return str(without_credentials(url))  # a password with a slash
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _has_valid_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port is not None or ":" not in parts.netloc
+    except ValueError:
+        return False
 
 
 def without_credentials(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import time
 from pathlib import Path
 
 import numpy as np
@@ -73,3 +74,21 @@ def test_a_malformed_field_is_told_with_its_row(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(b'text,a,b\nfine,1.5,2.5\na\rb "q",1.5,2.5\n')
     with pytest.raises(BadInput, match=r"row 1, at byte 22: new-line character .*; fix the line"):
         ingest([str(tmp_path / "rows.csv")], str(tmp_path / "c"), columns={"texts": "text"})
+
+
+def test_a_quote_that_does_not_end_at_the_beginning_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text('"Hello, said he\nand went, 1, 2\n')
+    np.save(tmp_path / "v.npy", VECTORS)
+    assert ingest([str(tmp_path)], str(tmp_path / "c.zarr")).n == len(VECTORS)
+    (tmp_path / "rows.csv").write_text('"hello\n1,2,3\n4,5,6\n')
+    with pytest.raises(BadInput, match="its first lines aren't rows of several numbers"):
+        ingest([str(tmp_path / "rows.csv")], str(tmp_path / "d.zarr"))
+
+
+def test_many_lines_of_a_field_take_no_longer_each() -> None:
+    """Every line is looked at once: of 40,000 lines of a field as quickly as of few."""
+    row = 'r0,"' + '""key"": ""value"",\n' * 40_000 + '",1.0,2.0\n'
+    begun = time.perf_counter()
+    [found] = lines._whole_rows(io.BytesIO(row.encode()), ",", "rows.csv")
+    assert found.decode() == row
+    assert time.perf_counter() - begun < 2.0

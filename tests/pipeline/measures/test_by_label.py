@@ -224,3 +224,21 @@ def test_a_corpus_without_labels_has_no_rows_by_label(data: Path) -> None:
     found = ingest([str(data / "plain.npy")], str(data / "unlabelled.zarr"), overwrite=True)
     with pytest.raises(BadInput, match="it has no labels"):
         rows_by_label(found)
+
+
+def test_a_label_without_weight_has_a_reason_and_leaves_the_others(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    generator = np.random.default_rng(2)
+    np.save(tmp_path / "rows.npy", generator.normal(size=(120, 4)).astype("f4"))
+    np.save(tmp_path / "weights.npy", np.repeat([0.0, 1.0], 60))
+    (tmp_path / "labels.txt").write_text("a\n" * 60 + "b\n" * 60)
+    beside = ("--labels", tmp_path / "labels.txt", "--weights", tmp_path / "weights.npy")
+    made = latentscale("ingest", tmp_path / "rows.npy", tmp_path / "rows.zarr", *beside)
+    assert made.code == 0, made.err
+    options = ("--measures", "vendi", "--output", tmp_path / "jobs", "-o", "group_by=labels")
+    ended = latentscale("run", tmp_path / "rows.zarr", *options, "--json")
+    assert ended.code == 0, ended.err
+    scores = [row for row in json.loads(ended.out)["scores"] if row.get("label")]
+    assert {row["reason"] for row in scores if row["label"] == "a"} == {"all weights are 0"}
+    assert all(row["value"] > 1.0 for row in scores if row["label"] == "b")

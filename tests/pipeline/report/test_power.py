@@ -12,8 +12,9 @@ import pytest
 
 from latentscale.estimate import student_quantile
 from latentscale.sampling.fresh_samples import expect
+from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 from latentscale_pipeline.measures.fresh_samples import SAMPLES, SampleSizes
 from latentscale_pipeline.report.power import Power, find_power
 from latentscale_pipeline.results.model import SHARE_OF_ROWS
@@ -169,3 +170,40 @@ def test_the_command_prints_a_table(latentscale: Command, tmp_path: Path) -> Non
         usual = 1.0 if one["measure"] == "duplicates" else one["usual"]
         assert one["shown_from"] == pytest.approx(smallest / usual)
     assert len(found) > 5
+
+
+def test_it_says_what_compare_says_of_all_rows(tmp_path: Path, latentscale: Command) -> None:
+    """Of equally many rows compare takes the sampling error of all, which samples say worse."""
+    for seed in (1, 2):
+        rows = np.random.default_rng(seed).normal(size=(400, 6)).astype("f4")
+        np.save(tmp_path / f"v{seed}.npy", rows)
+        options = ("--measures", "vendi", "--output", tmp_path / "jobs")
+        assert latentscale("run", tmp_path / f"v{seed}.npy", *options).code == 0
+    first, second = (read_job(str(tmp_path / "jobs" / name)) for name in ("v1", "v2"))
+    found = find_power(first, 0.01)
+    known = {power.score.order: power for power in found if power.score.kernel == "cosine"}
+    compared = 0
+    for score in compare(second, first).scores:
+        expected = score.expected
+        own_order = score.score.kernel == "cosine" and score.score.order in known
+        if expected is None or expected.rows != 400 or not own_order:
+            continue
+        compared += 1
+        own = known[score.score.order]
+        assert (own.rows, own.usual) == (400, expected.centre)
+        assert own.shown == pytest.approx(expected.smallest_found / expected.centre, rel=0.3)
+    assert compared >= 3
+
+
+def test_a_range_of_random_divisions_tells_no_size_of_change(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    for name, n in (("x", 300), ("y", 300)):
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(n).normal(size=(n, 5)))
+    options = ("--measures", "mmd,spread,modes", "--output", tmp_path / "jobs")
+    run = latentscale("run", tmp_path / "x.npy", "--reference", tmp_path / "y.npy", *options)
+    assert run.code == 0, run.err
+    ended = latentscale("power", tmp_path / "jobs" / "x")
+    assert ended.code == 0, ended.err
+    assert "Spread" in ended.out
+    assert "MMD" not in ended.out

@@ -209,6 +209,7 @@ def test_an_unknown_protocol_is_one_line() -> None:
         ("simplecache::http://me:secret@host/a.npy", "simplecache::http://host/a.npy"),
         ("zip://a.npy::s3://me:secret@bucket/x.zip", "zip://a.npy::s3://bucket/x.zip"),
         ("sftp://me:pass/word@host/x", "sftp://host/x"),
+        ("hdfs://namenode:8020/data/c@v2.zarr", "hdfs://namenode:8020/data/c@v2.zarr"),
     ],
 )
 def test_credentials_are_stripped(url: str, stripped: str) -> None:

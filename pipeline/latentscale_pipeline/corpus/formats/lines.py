@@ -107,20 +107,23 @@ def _whole_rows(
     if not separator:
         yield from lines
         return
-    sign, row = separator.encode(), b""
+    row: list[bytes] = []
+    sign, size, inside = separator.encode(), 0, False
     for line in lines:
         if not row and b'"' not in line:
             offset += len(line)
             yield line
             continue
-        row += line
-        if b'"' not in line or _is_open(row, sign):
-            if len(row) > MAX_ROW_BYTES:
-                break
-            continue
-        offset += len(row)
-        yield row
-        row = b""
+        row.append(line)
+        size += len(line)
+        if b'"' in line:
+            inside = _ends_inside(line, sign, inside)
+        if not inside:
+            offset += size
+            yield b"".join(row)
+            row, size = [], 0
+        elif size > MAX_ROW_BYTES:
+            break
     if row:
         raise BadInput(
             f"{name}: the row at byte {offset} has a quoted field that doesn't end; close it, or "
@@ -128,21 +131,21 @@ def _whole_rows(
         )
 
 
-def _is_open(row: bytes, separator: bytes) -> bool:
-    """Return whether the last field of a row is quoted and doesn't end."""
+def _ends_inside(line: bytes, separator: bytes, inside: bool) -> bool:
+    """Return whether a line ends within a quoted field; ``inside`` says where it begins."""
 
     def next_quoted(start: int) -> int:
-        found = row.find(separator + b'"', start)
+        found = line.find(separator + b'"', start)
         return found + len(separator) if found >= 0 else found
 
-    begin = 0 if row.startswith(b'"') else next_quoted(0)
-    while begin >= 0:
-        end = row.find(b'"', begin + 1)
-        while end >= 0 and row[end + 1 : end + 2] == b'"':
-            end = row.find(b'"', end + 2)
+    begin = -1 if inside else 0 if line.startswith(b'"') else next_quoted(0)
+    while inside or begin >= 0:
+        end = line.find(b'"', begin + 1)
+        while end >= 0 and line[end + 1 : end + 2] == b'"':
+            end = line.find(b'"', end + 2)
         if end < 0:
             return True
-        begin = next_quoted(end)
+        inside, begin = False, next_quoted(end)
     return False
 
 
@@ -159,8 +162,10 @@ def first_lines(head: bytes, size: int, separator: str = "") -> list[str]:
     rows: list[str] = []
     with suppress(BadInput):  # the last row isn't complete
         for row in _whole_rows(io.BytesIO(text), separator, ""):
-            if row.strip() and len(rows) <= SNIFFED_ROWS:
+            if row.strip():
                 rows.append(row.decode(errors="replace").strip("\r\n"))
+            if len(rows) > SNIFFED_ROWS:
+                break
     return rows
 
 

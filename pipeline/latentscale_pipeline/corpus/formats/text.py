@@ -230,6 +230,8 @@ def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
     dialect = Dialect(found, (), 0)
     if any('"' in line for line in lines[:2]):
         lines = first_lines(head, file.size, dialect.separator)
+        if not lines:
+            return None
     cells = [[cell.strip() for cell in dialect.guess(line)] for line in lines[:2]]
     numbers = [[bool(_NUMBER.fullmatch(cell)) for cell in row] for row in cells]
     if sum(numbers[-1]) < 2 and not any(map(_LIST.fullmatch, cells[-1])):

@@ -144,7 +144,6 @@ def _finalise(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=metadata.version("latentscale"),
         repeated_ids=_repeated_ids(before, piece),
-        left_out=(),
     )
     fingerprint = _fingerprint(before)
     for rows in replace(before, manifest=added).read_blocks("vectors", old.n, added.n):

@@ -23,10 +23,11 @@ EQUAL = "the rows of the corpus are all equal"
 
 def collect_conditional(section: Conditional, facts: JobFacts, results: Results) -> Findings:
     """Collect the scores, and which rows have no partner."""
-    reason = too_few_pairs(facts)
-    values: Mapping[str, Any] = {} if reason else results(STAGE).values
+    few = too_few_pairs(facts)
+    values: Mapping[str, Any] = {} if few else results(STAGE).values
+    paired: Mapping[str, Any] = {} if few else results(pairs_name(STAGE)).values
+    reason = few or values.get("reason", "")
     known: Mapping[str, Any] = values.get("scores", {})
-    paired: Mapping[str, Any] = {} if reason else results(pairs_name(STAGE)).values
     named = _kernel(section)
     names = {
         CONDITIONAL: (named, reason),

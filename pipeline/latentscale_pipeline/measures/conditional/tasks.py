@@ -25,6 +25,9 @@ from latentscale_pipeline.storage.artifacts import Output
 
 STAGE = "conditional"
 
+FEW_PAIRS = 10
+"""Pairs below which ids are taken for ids of different things."""
+
 PARTS = 2
 """Tasks: the entropies of kernels, and the Schur complement."""
 
@@ -33,8 +36,12 @@ def score_part(inputs: Inputs) -> Output:
     """Compute the scores of one part."""
     paired = inputs.results[pairs_name(STAGE)]
     m, common = len(paired.array("corpus")), paired.values["common"]
-    if m < inputs.parameters["least"]:
+    least = inputs.parameters["least"]
+    if m < min(least, FEW_PAIRS):
         raise too_few_found(paired, m)
+    if m < least:
+        reason = f"ids found {m} pairs, and {least} are needed"
+        return Output(values={"scores": {}, "pairs": m, "reason": reason})
     vectors = [inputs.results[rows_name(STAGE, role)].array("vectors") for role in ROLES]
     if inputs.index:
         scores = schur_scores(vectors[0], vectors[1], max(m, common))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
 from latentscale_pipeline.measures.magnitude.scores import SCORES
-from latentscale_pipeline.results.model import Results
+from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.chance import with_chance
 from latentscale_pipeline.views.figure import (
     Curve,
@@ -38,10 +38,15 @@ class MagnitudeReport(MeasureReport):
     )
     source = "Limbeck et al., Metric Space Magnitude, NeurIPS 2024, definitions 3.1 to 3.5"
     scores = SCORES
-    of_own_scale: ClassVar[Mapping[str, str]] = {
-        "area": "MagArea may go up to a scale of each corpus, which near-duplicates move far; a "
-        "job with the other corpus as its reference has one scale for both."
-    }
+
+    def said_of_own_scale(self, score: Score, settings: Mapping[str, Any]) -> str:
+        """Say of an area that it goes up to a scale of each corpus, unless scales are listed."""
+        if score.score != "area" or isinstance(settings.get("scales"), list):
+            return ""
+        return (
+            "MagArea goes up to a scale of each corpus, which near-duplicates move far; a job with "
+            "the other corpus as its reference has one scale for both."
+        )
 
     def figures(self, found: MagnitudeResults, results: Results) -> list[Figure]:
         """Draw the magnitude functions and their rarefaction curves."""

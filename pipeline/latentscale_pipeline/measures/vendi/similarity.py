@@ -44,6 +44,8 @@ def under_kernel(work: Callable[[Inputs, Similarity], Output]) -> Work:
         bandwidth, reason = read_bandwidth(inputs)
         if reason:
             return Output(values={"reason": reason})
+        if inputs.parameters.get("weights") and not _has_weight(inputs):
+            return Output(values={"reason": "all weights are 0", "bandwidth": bandwidth})
         if ":" not in name:
             return work(inputs, Similarity(cast(Kernel, name), bandwidth))
         try:
@@ -52,6 +54,12 @@ def under_kernel(work: Callable[[Inputs, Similarity], Output]) -> Work:
             raise BadInput(str(problem)) from None
 
     return working
+
+
+def _has_weight(inputs: Inputs) -> bool:
+    """Return whether a row has a weight; those with some label may have none."""
+    weights = inputs.corpora[inputs.parameters["role"]].weights()
+    return weights is None or bool(weights.any())
 
 
 def read_centred(corpus: Corpus, similarity: Similarity) -> Points:

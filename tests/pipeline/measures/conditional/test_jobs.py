@@ -179,3 +179,9 @@ def test_it_needs_pairs_and_goes_with_the_alignment(tmp_path: Path, latentscale:
     ids = {"corpus": [f"a{row}" for row in range(130)], "reference": list(map(str, range(130)))}
     with pytest.raises(BadInput, match="found 0 ids that are in both"):
         run(tmp_path / "none", "ids", corpus=x, reference=y, ids=ids)
+    ids["reference"] = [f"a{row}" for row in range(50, 180)]
+    some = run(tmp_path / "some", "ids", corpus=x, reference=y, ids=ids)
+    assert some["measures"]["conditional"]["reason"] == "ids found 80 pairs, and 100 are needed"
+    assert {row["reason"] for row in some["scores"] if row["measure"] == "conditional"} == {
+        "ids found 80 pairs, and 100 are needed"
+    }
