@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentscale.array_types import Int64Array
+from latentscale.vendi.scores import order_name
 from latentscale_pipeline.api.comparison import JobComparison
 from latentscale_pipeline.api.findings import Tabular, data_frame, draw_table
 from latentscale_pipeline.compare.jobs import compare
@@ -97,7 +98,7 @@ class Scores(Sequence[Score], Tabular):
         # Orders are texts in results, because infinity is one.
         order = wanted.get("order")
         if isinstance(order, int | float):
-            wanted["order"] = f"{order:g}"
+            wanted["order"] = order_name(order)
         return Scores(
             [s for s in self if all(getattr(s, name) == value for name, value in wanted.items())]
         )

@@ -18,14 +18,11 @@ from latentscale_pipeline.measures.base import CountedBetween, ExpectedScore
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.expected import with_expected
-from latentscale_pipeline.report.scores import report_of
+from latentscale_pipeline.report.scores import freedom_of_error, report_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, SampledScore, Score
 from latentscale_pipeline.results.part import Role
 
 OTHER_SCALES = "its scale comes from the reference, which is another one in the baseline"
-
-NARROW_BRACKET = 0.1
-"""Share of its sampling error up to which a score's bracket doesn't matter."""
 
 SAMPLED = ("rows", "own scale")
 """Kinds of mismatches that neither samples of equally many rows nor counts mind."""
@@ -196,14 +193,10 @@ def _expect_of_all_rows(job: Score | None, baseline: Score | None) -> Expectatio
     """Expect the score of all rows; None where a sampling error isn't known well enough."""
     means, variance, freedom = [], 0.0, 0
     for score in (job, baseline):
-        known = MEASURES.get(score.measure) if score is not None else None
-        freedom = 0 if known is None else known.error_freedom
-        if score is None or not freedom or score.numbers is None or not score.sampling_error:
+        freedom = freedom_of_error(score) if score is not None else 0
+        if score is None or score.value is None or not score.sampling_error or not freedom:
             return None
-        value, lower, upper = score.numbers
-        if max(upper - value, value - lower) > NARROW_BRACKET * score.sampling_error:
-            return None
-        means.append(value)
+        means.append(score.value)
         variance += score.sampling_error**2
     found, usual = (SampleMean(mean, variance / 2.0, 1.0, freedom) for mean in means)
     return expect_like(found, usual)

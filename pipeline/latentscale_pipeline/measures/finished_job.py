@@ -87,9 +87,8 @@ class FinishedJob:
             return None
         copied = re.search(r"/corpora/[0-9a-f]{32}\.zarr$", described.uri)
         if copied and not ObjectStore(described.uri).exists(MANIFEST_KEY):
-            return ObjectStore(self.url.rstrip("/").rpartition("/")[0] or ".").locate(
-                copied[0].removeprefix("/")
-            )
+            output, _ = _parent(ObjectStore(self.url))
+            return output.locate(copied[0].removeprefix("/"))
         return described.uri
 
     @property

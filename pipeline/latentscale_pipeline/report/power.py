@@ -24,11 +24,10 @@ from latentscale_pipeline.measures.fresh_samples import (
     SAMPLES,
     SampleSizes,
 )
-from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.report.scores import freedom_of_error
 from latentscale_pipeline.report.verdict import LEVEL, headlines_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
 from latentscale_pipeline.results.part import Role
-from latentscale_pipeline.views.scores import NARROW_BRACKET
 
 MAX_SAMPLES = 1000
 """Largest number of samples that a job takes."""
@@ -119,7 +118,7 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
     whole = [score for score in headlines if score.label is None]
     level = LEVEL / max(compared, 1)
     found = [power for score in whole if (power := _power(job, score, change, level))]
-    if not found and "pair" in (job.settings or {}) and (job.settings or {})["pair"]:
+    if not found and (job.settings or {}).get("pair"):
         raise BadInput(
             f"{job.url}: its rows are paired, so no samples say how far chance moves a score; run "
             "a job of the corpus alone"
@@ -170,15 +169,10 @@ def _power_of_all_rows(n: int, score: Score, change: float, level: float) -> Pow
 
     The error falls with the root of the number of rows.
     """
-    freedom = MEASURES[score.measure].error_freedom if score.measure in MEASURES else 0
-    if score.of != "corpus" or not freedom or not score.sampling_error or not score.value:
+    freedom, value, error = freedom_of_error(score), score.value, score.sampling_error
+    if score.of != "corpus" or not freedom or not value or not error:
         return None
-    if score.numbers is None:
-        return None
-    value, lower, upper = score.numbers
-    if max(upper - value, value - lower) > NARROW_BRACKET * score.sampling_error:
-        return None
-    shown = _reach(level, freedom) * math.sqrt(2.0) * score.sampling_error / abs(value)
+    shown = _reach(level, freedom) * math.sqrt(2.0) * error / abs(value)
     rows = max(math.ceil(n * (shown / change) ** 2), SAMPLES * MIN_ROWS)
     return Power(score, n, value, shown, Needed(rows, 0) if rows <= MAX_ROWS else None)
 

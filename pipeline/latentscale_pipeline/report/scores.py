@@ -11,6 +11,7 @@ from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.content import Section, Table, table_of
 from latentscale_pipeline.views.formatting import format_number, printable
 from latentscale_pipeline.views.scores import (
+    NARROW_BRACKET,
     bracket_kind,
     format_p,
     format_range,
@@ -32,6 +33,18 @@ SIZED = "†: depends on the number of rows; the verdict compares samples of equ
 def report_of(name: str) -> MeasureReport:
     """Return the report texts of a measure; empty ones for an unknown measure."""
     return MEASURES[name].report if name in MEASURES else MeasureReport()
+
+
+def freedom_of_error(score: Score) -> int:
+    """Return the degrees of freedom of a sampling error of all rows; 0 if it isn't known so well.
+
+    A bracket of the computation that isn't narrow beside the error would have to be counted, too.
+    """
+    if score.measure not in MEASURES or score.numbers is None or not score.sampling_error:
+        return 0
+    value, lower, upper = score.numbers
+    narrow = max(upper - value, value - lower) <= NARROW_BRACKET * score.sampling_error
+    return MEASURES[score.measure].error_freedom if narrow else 0
 
 
 def section_of(name: str, place: int) -> Section:

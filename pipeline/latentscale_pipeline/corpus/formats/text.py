@@ -1,14 +1,13 @@
 """Text: CSV, TSV, the text format of word2vec (and GloVe), and one value per line.
 
 Each line is a row, but a quoted field may have line breaks. Fields are separated by tabs, commas,
-semicolons or blanks. If the first line
-has no numbers, or counts (``id,0,1,2``), it names the columns; otherwise their names are their
-numbers, from 0. A first line with two whole numbers (rows and dimensions) is word2vec's header.
-Numeric columns are joined to vectors as in other tables (:func:`.container.joined_fields`). If some
-named columns have fractions, those with whole numbers only are left out of the vectors; without
-names, such a first or last column has to be explained by the user. A column of lists
-(``"[0.1, 0.2]"``) is a field of vectors. Empty lines are skipped, and an empty cell of a vector is
-read as NaN.
+semicolons or blanks. If the first line has no numbers, or counts (``id,0,1,2``), it names the
+columns; otherwise their names are their numbers, from 0. A first line with two whole numbers (rows
+and dimensions) is word2vec's header. Numeric columns are joined to vectors as in other tables
+(:func:`.container.joined_fields`). If some named columns have fractions, those with whole numbers
+only are left out of the vectors; without names, such a first or last column has to be explained by
+the user. A column of lists (``"[0.1, 0.2]"``) is a field of vectors. Empty lines are skipped, and
+an empty cell of a vector is read as NaN.
 """
 
 from __future__ import annotations
