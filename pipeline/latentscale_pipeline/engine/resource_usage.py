@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 
 import psutil
@@ -111,6 +111,12 @@ def _lifetime_peak() -> int:
     """Return the peak memory of this process since its start, in bytes; 0 if unknown."""
     if sys.platform == "win32":
         return 0
+    if sys.platform == "linux":
+        # The peak of getrusage begins at what the parent held when it started this process.
+        with suppress(OSError), open("/proc/self/status", "rb") as status:
+            for line in status:
+                if line.startswith(b"VmHWM:"):
+                    return 1024 * int(line.split()[1])
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

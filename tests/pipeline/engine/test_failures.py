@@ -168,6 +168,21 @@ def test_a_worker_that_keeps_dying_is_told_and_what_waited_on_it_is_not_blamed(
     assert {fields["stage"] for fields in told(events, "part_retried")} == {"deadly"}
 
 
+def test_a_task_whose_outcome_was_lost_with_its_worker_is_not_blamed(
+    tmp_path: Path, two_workers: DaskExecutor
+) -> None:
+    def send_outcomes_late(dask_worker: distributed.Worker) -> None:
+        dask_worker.batched_stream.interval = 1.0
+
+    two_workers.client.run(send_outcomes_late)
+    many = Stage("many", toy.draw, toy.MEMORY, partitions=6, seed=1, finalise=toy.count_parts)
+    work = replace(make_work(tmp_path, [many, toy.one("deadly", toy.die)]), retries=1)
+    message, events = failing_run(work, lambda: nullcontext(two_workers))
+    assert message.startswith("stage deadly: worker died 2 times on this task; ")
+    assert events.computed() == {"many": 7}
+    assert {fields["stage"] for fields in told(events, "part_retried")} == {"deadly"}
+
+
 def test_a_task_beyond_the_memory_limit_is_ended_and_told(tmp_path: Path) -> None:
     heavy = toy.one("heavy", toy.hold, bytes=5 * GIB // 4)
     work = replace(make_work(tmp_path, [heavy]), retries=0)

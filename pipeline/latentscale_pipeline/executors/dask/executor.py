@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -38,7 +39,8 @@ class DaskExecutor:
     """Runs tasks on the workers of a Dask client.
 
     A failed task is sent to another worker, if there is one. When a worker dies, only the tasks
-    that it had begun are reported as failed; tasks that waited on it are sent again.
+    that it was running are reported as failed. Those that waited on it, and those that it had ended
+    without the scheduler knowing yet, are sent again.
 
     Parameters
     ----------
@@ -73,6 +75,7 @@ class DaskExecutor:
         self._recalled: set[str] = set()
         self._sent = 0
         self._begun: dict[Any, str] = {}
+        self._running: dict[tuple[str, int], Any] = {}
         self._failed_on: defaultdict[str, set[str]] = defaultdict(set)
         self._ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._held: dict[str, int] = {}
@@ -172,7 +175,7 @@ class DaskExecutor:
         if not isinstance(error, KilledWorker):
             return "", error
         worker = error.last_worker.address
-        if self._begun.get(key) == worker:
+        if self._begun.get(key) == worker and key in self._running.values():
             return worker, WorkerDied(worker, self._memory_limit, self._held.get(worker))
         if worker not in self._begun.values():
             self._died_idle.add(worker)
@@ -189,8 +192,11 @@ class DaskExecutor:
         self._recalled.update(waiting)
         self.client.cancel([self._futures[key] for key in waiting])
 
-    def _note_begun(self, event: tuple[float, dict[str, str]]) -> None:
-        self._begun[event[1]["key"]] = event[1]["worker"]
+    def _note_begun(self, event: tuple[float, dict[str, Any]]) -> None:
+        begun = event[1]
+        self._begun[begun["key"]] = begun["worker"]
+        # A thread that begins a task has ended the one before, whose outcome may be on its way.
+        self._running[begun["worker"], begun["thread"]] = begun["key"]
 
     def _note_over_limit(self, event: tuple[float, dict[str, Any]]) -> None:
         self._held[event[1]["worker"]] = event[1]["rss"]
@@ -210,7 +216,11 @@ def _scheduler_needed() -> Iterator[None]:
 def run_on_worker(task: Task) -> tuple[str, Ending]:
     """Run a task on a Dask worker; return the worker's address and how the task ended."""
     worker = distributed.get_worker()
-    begun = {"key": worker.get_current_task(), "worker": worker.address}
+    begun = {
+        "key": worker.get_current_task(),
+        "worker": worker.address,
+        "thread": threading.get_ident(),
+    }
     # Wait until the scheduler has the event: a task may kill its worker at once.
     sync(worker.loop, worker.scheduler.log_event, topic=BEGUN, msg=begun)
     try:
