@@ -133,9 +133,9 @@ def test_many_equal_rows_take_no_quadratic_time() -> None:
     for metric in ("euclidean", "cosine"):
         points = as_points(rows, metric)
         find_distinct(points.take(slice(0, 4)))
-        start = time.perf_counter()
+        start = time.process_time()
         assert find_distinct(points).duplicates == len(rows) - 2
-        assert time.perf_counter() - start < 5.0
+        assert time.process_time() - start < 5.0
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])

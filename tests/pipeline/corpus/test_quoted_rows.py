@@ -88,7 +88,7 @@ def test_a_quote_that_does_not_end_at_the_beginning_is_no_table(tmp_path: Path) 
 def test_many_lines_of_a_field_take_no_longer_each() -> None:
     """Every line is looked at once: of 40,000 lines of a field as quickly as of few."""
     row = 'r0,"' + '""key"": ""value"",\n' * 40_000 + '",1.0,2.0\n'
-    begun = time.perf_counter()
+    begun = time.process_time()
     [found] = lines._whole_rows(io.BytesIO(row.encode()), ",", "rows.csv")
     assert found.decode() == row
-    assert time.perf_counter() - begun < 2.0
+    assert time.process_time() - begun < 2.0

@@ -62,9 +62,9 @@ def test_a_billion_rows_are_planned_at_once() -> None:
         "measures: {heat: {}, magnitude: {}, vendi: {kernels: [cosine]}}\n"
     )
     plan_stages(config, billion())  # imports what the stages compute with
-    begun = time.perf_counter()
+    begun = time.process_time()
     stages = {stage.name: stage for stage in plan_stages(config, billion())}
-    assert time.perf_counter() - begun < 0.5
+    assert time.process_time() - begun < 0.5
     assert max(stage.tasks for stage in stages.values()) < 10**5
     moments = stages["vendi-cosine-corpus"]
     assert moments.partitions == math.ceil(11_490 / 8)

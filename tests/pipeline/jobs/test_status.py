@@ -233,7 +233,7 @@ def test_a_driver_that_is_told_to_end_isnt_queued_again(
     scontrol.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "77"}
     process = subprocess.Popen(["/bin/bash", "-c", script], env=environment)
-    wait_for(lambda: bool(psutil.Process(process.pid).children()), 10)
+    wait_for(lambda: bool(psutil.Process(process.pid).children()))
     [driver] = psutil.Process(process.pid).children()
     time.sleep(0.2)  # until its traps are set
     if signal_name == "KILL":
@@ -487,7 +487,7 @@ def test_following_goes_on_until_the_run_ends(
 def test_events_are_seen_soon_and_a_slow_store_holds_nobody_up(tmp_path: Path) -> None:
     class Slow(ObjectStore):
         def write(self, key: str, data: bytes) -> None:
-            time.sleep(0.3)
+            time.sleep(1.0)
             super().write(key, data)
 
     store = ObjectStore(str(tmp_path))
@@ -495,7 +495,7 @@ def test_events_are_seen_soon_and_a_slow_store_holds_nobody_up(tmp_path: Path) -
     begun = time.monotonic()
     for number in range(1000):
         log.record("part_done", part=number)
-    assert time.monotonic() - begun < 0.25
-    wait_for(lambda: len(read_events(store, "a1")) > 0, seconds=5)
+    assert time.monotonic() - begun < 0.9
+    wait_for(lambda: len(read_events(store, "a1")) > 0)
     log.flush()
     assert [event.fields["part"] for event in read_events(store, "a1")] == [*range(1000)]

@@ -83,7 +83,7 @@ def test_a_request_ends_the_run_it_was_meant_for(tmp_path: Path) -> None:
         time.sleep(0.1)
         check()
         assert request_cancel(store, holder)
-        wait_for(lambda: raised_by(check) is not None, seconds=5)
+        wait_for(lambda: raised_by(check) is not None)
         assert str(raised_by(check)).startswith(f"cancelled from {os.uname().nodename}; to ")
         assert not request_cancel(store, holder), "it was asked before"
 
@@ -96,7 +96,7 @@ def test_a_run_that_was_succeeded_ends(tmp_path: Path) -> None:
         check()
         other = {**asdict(Holder.here()), "host": "elsewhere", "pid": 12}
         store.write("lock/000002.json", json.dumps(other).encode())
-        wait_for(lambda: raised_by(check) is not None, seconds=5)
+        wait_for(lambda: raised_by(check) is not None)
         assert str(raised_by(check)).endswith("process 12 on elsewhere has taken over this job")
 
 
@@ -114,7 +114,7 @@ def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
     store = Moody(str(tmp_path))
     with hold_lock(store) as holder, stop_when_asked(store, holder, poll_seconds=0.01) as check:
         request_cancel(store, holder)
-        wait_for(lambda: raised_by(check) is not None, seconds=5)
+        wait_for(lambda: raised_by(check) is not None)
     assert store.answers == 3
 
 
@@ -182,7 +182,7 @@ def test_a_run_is_watched_cancelled_and_resumed(
         return {stage["state"] for stage in document["stages"]}
 
     document: dict[str, Any] = {}
-    wait_for(lambda: stage_states() == {"done", "running", "waiting"}, seconds=10)
+    wait_for(lambda: stage_states() == {"done", "running", "waiting"})
     assert document["state"] == "running"
     assert document["run"]["pid"] == process.pid
     refused = latentscale("run", config)
@@ -202,7 +202,7 @@ def test_a_run_is_watched_cancelled_and_resumed(
     assert last.startswith("latentscale: cancelled from ")
     assert last.endswith(f"or latentscale resume {folder}")
     assert "Traceback" not in err
-    wait_for(lambda: gone(children), seconds=10)
+    wait_for(lambda: gone(children))
 
     ended = latentscale("status", folder)
     assert ended.out.startswith(f"{folder.name}: cancelled (from ")
@@ -260,7 +260,7 @@ def test_a_signal_ends_a_long_task_of_this_process(
     begun = time.monotonic()
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 10
     assert process.returncode == 3
     assert (
         err.splitlines()[-1] == "latentscale: interrupted; run the same command again to continue"
