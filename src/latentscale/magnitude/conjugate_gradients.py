@@ -121,7 +121,7 @@ SAMPLED_ROWS = 300
 """Random rows whose similarity matrix shows, under the cosine distance, whether that of all rows is
 numerically singular."""
 
-PRECONDITIONED_ROWS = 2000
+PRECONDITIONED_ROWS = 1200
 """Rows from which a preconditioner is considered."""
 
 PRECONDITIONED_STEPS = 5

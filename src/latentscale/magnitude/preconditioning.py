@@ -51,6 +51,9 @@ from latentscale.tiles.exponential_products import DistanceTiles, tile_sums
 ROWS_FOR_A_LANDMARK = 40
 """Rows for each landmark: with more landmarks, preparing takes longer than the steps it saves."""
 
+SINGLE_RANGE = 1e37
+"""Largest scale, and one over the smallest, whose distances single precision tells apart."""
+
 MIN_LANDMARKS, MAX_LANDMARKS = 250, 2000
 """Bounds of the number of landmarks; for few rows it is a tenth of the rows. A factor takes 32 MB
 at most."""
@@ -214,7 +217,7 @@ def prepare_preconditioners(
     Returns
     -------
     list of Preconditioner or None
-        None where rounding leaves no factor.
+        None where rounding leaves no factor, or distances are beyond single precision.
     ndarray of int32, shape (n, k)
         The Vecchia neighbours of every row, for all scales; missing ones are the row itself.
 
@@ -225,7 +228,10 @@ def prepare_preconditioners(
     """
     m = landmarks.count
     between = distance_tile(landmarks.chosen, landmarks.chosen)
-    factors = [_landmark_factor(between, scale) for scale in scales]
+    factors = [
+        _landmark_factor(between, scale) if 1.0 / SINGLE_RANGE < scale < SINGLE_RANGE else None
+        for scale in scales
+    ]
     prepared = [
         None
         if factor is None

@@ -24,10 +24,9 @@ again, however small its share of a vector.
 the Gauss rule for :math:`z^\top f(PAP) z` (Golub & Meurant 2010). The anti-Gauss rule has nearly
 the opposite error (Laurie 1996, Math. Comp. 65), so the mean of both is the value, and the two
 rules are the ends, of which the second is moved by another half of their distance. Where
-eigenvalues span many decades this is too little, so the ends also include the point halfway from
-the Gauss rule to the Gauss-Radau rule with a node at 0, between which the integral certainly lies.
-For random signs z, projected by P, the expectation is the trace (Hutchinson 1990; Ubaru, Chen &
-Saad 2017).
+eigenvalues span many decades this is too little, so the ends also include the Gauss-Radau rule with
+a node at 0: the integral certainly lies between that and the Gauss rule. For random signs z,
+projected by P, the expectation is the trace (Hutchinson 1990; Ubaru, Chen & Saad 2017).
 
 *Coupling.* With :math:`r_i = P A q_i` and :math:`h(a, b) = (f'(b) - f'(a)) / (a - b)`, perturbation
 theory gives
@@ -43,6 +42,11 @@ for PAP they are :math:`n - k`, :math:`1 - \sum \theta_i` and :math:`\|A\|_F^2 -
 \sum \theta_i^2`. Subtracting the best combination leaves little to estimate. The coefficients for
 each half of the probes are fitted to the other half, so no probe is corrected by coefficients that
 were fitted to it.
+
+*Equal rows* and rows of weight 0 add eigenvalues 0, of eigenvectors that are known. Many of them
+would be a lump of the spectrum where small powers are steep, of which rules with few nodes know
+little. So equal rows have equal probes, scaled to the unit vectors of the space that is left, and
+count once.
 
 The interval of the trace is Student's over the probes, widened to the ends of the quadrature, by
 the remainder, and by the error of the entries of A (as in :mod:`latentscale.vendi.scores`). The
@@ -73,12 +77,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.array_types import Float64Array, Int64Array
+from latentscale.array_types import Float64Array, Int64Array, UInt64Array
 from latentscale.estimate import Estimate, student_quantile
 from latentscale.linalg.iterations import Arrays, iterate
 from latentscale.linalg.lanczos import Recurrence, take_off_before, take_off_own
 from latentscale.linalg.quadrature import Rule, gauss_rule, radau_rule, tridiagonal_matrices
 from latentscale.tiles.distances import Points
+from latentscale.tiles.top_lists import content_keys
 from latentscale.vendi.kernel_products import (
     SimilaritySquares,
     SimilarityTiles,
@@ -109,10 +114,6 @@ ENOUGH = 2e-3
 
 ANTI_SHARE = 0.5
 """How far the end of the anti-Gauss rule is moved, in distances of it from the Gauss rule."""
-
-RADAU_SHARE = 0.5
-"""How far an end lies from the Gauss rule towards the Gauss-Radau rule with a node at 0. The
-integral lies between the two, and usually close to the first."""
 
 REMAINDER = 0.25
 """Share of the coupling's effect that is left for higher orders of perturbation theory."""
@@ -169,6 +170,10 @@ class KernelTraces:
         The Lanczos vectors of the previous step.
     signs : ndarray of int8, shape (n, p)
         The random probes, before they are made orthogonal to the span; empty once they are.
+    shares : ndarray of float64, shape (n,)
+        What the signs are multiplied by; empty once they are, and if all are 1.
+    distinct : int
+        Number of distinct rows whose weights aren't 0.
     basis : ndarray of float64, shape (n, k)
         Q: Ritz vectors, by ascending Ritz value.
     ritz : ndarray of float64, shape (k,)
@@ -193,6 +198,8 @@ class KernelTraces:
     vectors: Float64Array
     before: Float64Array
     signs: NDArray[np.int8]
+    shares: Float64Array
+    distinct: int
     basis: Float64Array
     ritz: Float64Array
     couplings: Float64Array
@@ -213,6 +220,7 @@ class KernelTraces:
         generator: np.random.Generator,
         roots: Float64Array | None = None,
         *,
+        keys: UInt64Array | None = None,
         probes: int = PROBES,
         deflated: int = DEFLATED,
     ) -> KernelTraces:
@@ -230,6 +238,9 @@ class KernelTraces:
             Draws probes and the start of the basis.
         roots : ndarray of float64, shape (n,), optional
             Roots of the probabilities.
+        keys : ndarray of uint64, shape (n,), optional
+            Equal for equal rows, as of :func:`latentscale.tiles.top_lists.content_keys`; by default
+            no two rows are equal.
         probes : int
             Number of random probes, at least 4.
         deflated : int
@@ -246,12 +257,18 @@ class KernelTraces:
             raise ValueError(f"{n} rows are too few for probes; take all eigenvalues")
         signs = (2 * generator.integers(0, 2, size=(n, probes)) - 1).astype(np.int8)
         first = np.full(n, n**-0.5) if roots is None else roots / np.linalg.norm(roots)
-        random = generator.standard_normal((n, min(deflated, n // 4)))
+        shares, leaders = _merge_equal_rows(first, keys)
+        distinct = round(float(np.square(shares).sum()))
+        # Few distinct rows are spanned whole, which leaves nothing to the probes.
+        columns = min(deflated, max(distinct // 4, min(distinct, 4 * probes)))
+        random = generator.standard_normal((n, columns))
         return cls(
             phase="range",
             vectors=np.column_stack([first, random]),
             before=np.empty((n, 0)),
-            signs=signs,
+            signs=signs[leaders],
+            shares=shares if np.any(shares != 1.0) else np.empty(0),
+            distinct=distinct,
             basis=np.empty((n, 0)),
             ritz=np.empty(0),
             couplings=np.empty((0, 0, probes)),
@@ -322,10 +339,13 @@ class KernelTraces:
         high = min(self.largest[1], math.sqrt(max(rest, low**2)))
         basis = basis @ directions
         probes = self.signs.astype(np.float64)
+        if len(self.shares):
+            probes *= self.shares[:, None]
         for _ in range(2):
             probes -= basis @ (basis.T @ probes)
         squared = np.einsum("ij,ij->j", probes, probes)
-        first = probes / np.sqrt(squared)
+        squared[squared <= len(basis) * EPSILON**2] = 0.0
+        first = np.where(squared > 0, probes / np.sqrt(np.where(squared > 0, squared, 1.0)), 0.0)
         return replace(
             self,
             phase="lanczos",
@@ -333,6 +353,7 @@ class KernelTraces:
             vectors=np.column_stack([_positive(products @ directions[:, -1]), first]),
             before=np.zeros_like(first),
             signs=np.empty((len(basis), 0), np.int8),
+            shares=np.empty(0),
             basis=basis,
             ritz=ritz,
             couplings=np.empty((0, len(ritz), len(squared))),
@@ -452,6 +473,7 @@ class KernelTraces:
         return {
             "phase": self.phase,
             "finished": self.finished,
+            "distinct": self.distinct,
             "squares": asdict(self.squares),
             "products_squared": None
             if math.isnan(self.products_squared)
@@ -472,11 +494,12 @@ class KernelTraces:
             orders=tuple(float(order) for order in values["orders"]),
             recurrence=Recurrence.load(arrays),
             finished=values["finished"],
+            distinct=values["distinct"],
             **{name: arrays[name] for name in _ARRAYS},
         )
 
 
-_ARRAYS = ("vectors", "before", "signs", "basis", "ritz", "couplings", "lengths")
+_ARRAYS = ("vectors", "before", "signs", "shares", "basis", "ritz", "couplings", "lengths")
 """Fields that are arrays, besides those of the recurrence."""
 
 
@@ -529,7 +552,14 @@ def kernel_scores(
         points, kernel, bandwidth, kind=kind or np.float64, keep=kind is not None
     )
     squares = sum_squares(tiles, masses)
-    traces = KernelTraces.start(n, squares, orders, generator, None if weights is None else roots)
+    traces = KernelTraces.start(
+        n,
+        squares,
+        orders,
+        generator,
+        None if weights is None else roots,
+        keys=content_keys(points.rows),
+    )
 
     def compute(request: KernelRequest) -> Float64Array:
         products, _ = multiply_tiles(tiles, roots[:, None] * request.vectors, single=request.rough)
@@ -591,7 +621,7 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
     rules, squares = traces._rules, traces.squares.rounded_squares
     known = np.array(
         [
-            n - len(traces.ritz),
+            traces.distinct - len(traces.ritz),
             1.0 - traces.ritz.sum(),
             squares - 2.0 * traces.products_squared + np.square(traces.ritz).sum(),
         ]
@@ -615,8 +645,7 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
             total[own] = left + float(coefficients @ known) - coupled[own]
     head = float(function(traces.ritz).sum())
     gauss, shorter, anti, radau = (head + float(total.mean()) for total in totals)
-    certain = gauss + RADAU_SHARE * (radau - gauss)
-    ends = gauss, shorter, anti + ANTI_SHARE * (anti - shorter), certain
+    ends = gauss, shorter, anti + ANTI_SHARE * (anti - shorter), radau
     low, high = min(ends), max(ends)
     error = float(totals[0].std(ddof=1)) / math.sqrt(probes)
     margin = student_quantile(CONFIDENCE, probes - 2) * error
@@ -715,11 +744,11 @@ def _scores(traces: KernelTraces) -> dict[float, Estimate]:
             scores[order] = by_squares
             floor = max(floor, by_squares.lower)
             continue
-        cap = float(n) if order < 2 else by_squares.upper
+        cap = float(traces.distinct) if order < 2 else by_squares.upper
         bottom = max(floor, by_squares.lower) if order < 2 else floor
         if order == 0:
             # Products don't determine the rank. It is at least the score of the smallest order, and
-            # at most the number of rows.
+            # at most the number of distinct rows.
             scores[order] = Estimate(cap, bottom, cap, "estimate", "lanczos")
             continue
         trace = traces._trace(order)
@@ -731,6 +760,22 @@ def _scores(traces: KernelTraces) -> dict[float, Estimate]:
         slope = value if order == 1 else value / (abs(1.0 - order) * abs(trace.value))
         scores[order] = Estimate(value, low, high, "interval95", "lanczos", slope * trace.error)
     return {order: scores[order] for order in traces.orders}
+
+
+def _merge_equal_rows(
+    roots: Float64Array, keys: UInt64Array | None
+) -> tuple[Float64Array, Int64Array]:
+    """Return the entries of the unit vectors of groups of equal rows, and each group's first row.
+
+    A row of weight 0 has an entry of 0. So has one whose group weighs nothing.
+    """
+    if keys is None:
+        return (roots > 0).astype(np.float64), np.arange(len(roots))
+    _, firsts, group = np.unique(keys, return_index=True, return_inverse=True)
+    lengths = np.sqrt(np.bincount(group, np.square(roots)))[group]
+    alone = np.bincount(group)[group] == 1
+    shares = np.divide(roots, lengths, out=np.zeros(len(roots)), where=lengths > 0)
+    return np.where(alone & (roots > 0), 1.0, shares), firsts[group]
 
 
 def _positive(vector: Float64Array) -> Float64Array:

@@ -5,6 +5,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import scipy.linalg
+import scipy.spatial
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +19,7 @@ from latentscale.magnitude.conjugate_gradients import (
     remaining_error,
     step_bytes,
 )
+from latentscale.magnitude.function import magnitude_function
 from latentscale.magnitude.positive_definiteness import Separations
 from latentscale.tiles.distances import METRICS, Metric, Points, as_points
 from latentscale.tiles.exponential_products import exponential_products, gaussian_block_sums
@@ -324,6 +327,27 @@ def test_a_preconditioner_saves_products_and_changes_nothing_else() -> None:
         assert estimate.bounds == "certified"
         assert max(estimate.lower, other.lower) <= min(estimate.upper, other.upper)
         assert estimate.value == pytest.approx(other.value, rel=3e-4)
+
+
+@pytest.mark.parametrize("spread", [1e-2, 1e-3, 1e-4])
+def test_tight_clusters_of_few_rows_are_solved_as_closely_as_asked(spread: float) -> None:
+    rng = np.random.default_rng(5)
+    rows = np.repeat(rng.normal(size=(20, 6)), 65, axis=0) + spread * rng.normal(size=(1300, 6))
+    scales = np.array([0.3, 1.0, 3.0, 10.0]) / 3.5
+    distances = scipy.spatial.distance.cdist(rows, rows)
+    found = magnitude_function(as_points(rows, "euclidean"), scales)
+    for scale, estimate in zip(scales, found.estimates, strict=True):
+        factor = scipy.linalg.cho_factor(np.exp(-scale * distances))
+        truth = scipy.linalg.cho_solve(factor, np.ones(len(rows))).sum()
+        assert estimate.value == pytest.approx(truth, rel=1e-3)
+
+
+def test_scales_beyond_single_precision_are_no_trouble_to_a_preconditioner() -> None:
+    rows = 1e-45 * np.random.default_rng(6).normal(size=(1300, 3))
+    found = magnitude_function(as_points(rows, "euclidean"), np.array([1e45, 1e46]))
+    plain = magnitude_function(as_points(1e45 * rows, "euclidean"), np.array([1.0, 10.0]))
+    for estimate, other in zip(found.estimates, plain.estimates, strict=True):
+        assert estimate.value == pytest.approx(other.value, rel=2e-3)
 
 
 def test_single_precision_changes_little() -> None:

@@ -15,7 +15,8 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from latentscale.array_types import Float64Array
-from latentscale.tiles.distances import as_points
+from latentscale.tiles.distances import Points, as_points
+from latentscale.tiles.top_lists import content_keys
 from latentscale.vendi.kernel_products import (
     SimilaritySquares,
     SimilarityTiles,
@@ -48,6 +49,9 @@ PASS_ROWS = 6144
 VECTORS = "vectors"
 """Name of the array that is split by groups."""
 
+KEYS = "keys"
+"""Name of the array with the hashes of rows."""
+
 TILES = "tiles"
 """Name of the object with the similarities of a pair of groups, a section each tile."""
 
@@ -59,24 +63,29 @@ def pass_groups(n: int, d: int) -> RowGroups:
 
 @under_kernel
 def add_similarities(inputs: Inputs, similarity: Similarity) -> Output:
-    """Add the squared similarities of one pair of groups, and store the similarities if asked."""
+    """Add the squared similarities of one pair of groups, and store the similarities if asked.
+
+    The pair of a group with itself also stores the keys by which equal rows are known.
+    """
     stored = inputs.stage.hints["stored"]
     corpus = inputs.corpora[inputs.parameters["role"]]
     groups = pass_groups(corpus.n, corpus.d)
     first, second = groups.pair(inputs.index)
     roots = _roots(inputs, corpus)
-    tiles = _compute_tiles(inputs, similarity, keep=stored)
+    sides = _read_sides(inputs)
+    tiles = _compute_tiles(similarity, *sides, keep=stored)
+    arrays = {KEYS: content_keys(sides[0].rows)} if second == first else {}
     masses_a, masses_b = (roots[groups.rows(group)] ** 2 for group in (first, second))
     found = sum_squares(tiles, masses_a, None if second == first else masses_b)
     if not stored:
-        return Output(values=asdict(found))
+        return Output(values=asdict(found), arrays=arrays)
     sections = ((f"{rows.start}-{columns.start}", tile) for rows, columns, tile in tiles.kept)
-    return Output(values=asdict(found), sections={TILES: sections})
+    return Output(values=asdict(found), arrays=arrays, sections={TILES: sections})
 
 
 @under_kernel
 def join_similarities(inputs: Inputs, similarity: Similarity) -> Output:
-    """Add the sums of all pairs of groups."""
+    """Add the sums of all pairs of groups, and join the keys of all rows."""
     parts = [SimilaritySquares(**part.values) for part in inputs.parts]
     total = SimilaritySquares(
         math.fsum(part.squares for part in parts),
@@ -85,7 +94,9 @@ def join_similarities(inputs: Inputs, similarity: Similarity) -> Output:
         math.fsum(part.rounded_errors for part in parts),
         min(part.least for part in parts),
     )
-    return Output(values=asdict(total))
+    # Pairs of a group with itself come in the order of the groups.
+    keys = [part.array(KEYS) for part in inputs.parts if KEYS in part.objects]
+    return Output(values=asdict(total), arrays={KEYS: np.concatenate(keys)})
 
 
 @under_kernel
@@ -98,7 +109,7 @@ def multiply_pair(inputs: Inputs, similarity: Similarity) -> Output:
     roots = _roots(inputs, corpus)[:, None]
     stored = inputs.results[inputs.parameters["similarities"]].partition(inputs.index)
     kept = TILES in stored.objects
-    tiles = _read_tiles(stored) if kept else _compute_tiles(inputs, similarity)
+    tiles = _read_tiles(stored) if kept else _compute_tiles(similarity, *_read_sides(inputs))
     vectors_a, vectors_b = (
         read_group(state, group) * roots[groups.rows(group)] for group in (first, second)
     )
@@ -111,27 +122,27 @@ def multiply_pair(inputs: Inputs, similarity: Similarity) -> Output:
     return Output(values={"groups": sorted({first, second})}, arrays={"sums": np.vstack(sides)})
 
 
-def _compute_tiles(
-    inputs: Inputs, similarity: Similarity, *, keep: bool = False
-) -> SimilarityTiles:
-    """Return the similarities of one pair of groups, in single precision."""
+def _read_sides(inputs: Inputs) -> tuple[Points, Points | None]:
+    """Read a pair of groups; None instead of the second if it is the first."""
     corpus = inputs.corpora[inputs.parameters["role"]]
     groups = pass_groups(corpus.n, corpus.d)
     first, second = groups.pair(inputs.index)
     held = [groups.rows(group) for group in sorted({first, second})]
     runs = corpus.read_runs(np.arange(rows.start, rows.stop) for rows in held)
     sides = [as_points(rows, "euclidean") for rows in runs]
-    a, b = sides[0], sides[-1]
+    return sides[0], None if second == first else sides[1]
+
+
+def _compute_tiles(
+    similarity: Similarity, a: Points, b: Points | None, *, keep: bool = False
+) -> SimilarityTiles:
+    """Return the similarities of one pair of groups, in single precision."""
     if not callable(similarity.kernel):
-        origin = 0.5 * (a.rows.mean(axis=0) + b.rows.mean(axis=0))
-        a, b = a.about(origin), b.about(origin)
+        means = [side.rows.mean(axis=0) for side in (a, b or a)]
+        origin = 0.5 * (means[0] + means[1])
+        a, b = a.about(origin), None if b is None else b.about(origin)
     return SimilarityTiles(
-        a,
-        similarity.kernel,
-        similarity.bandwidth,
-        None if second == first else b,
-        kind=np.float32,
-        keep=keep,
+        a, similarity.kernel, similarity.bandwidth, b, kind=np.float32, keep=keep
     )
 
 
@@ -152,9 +163,15 @@ def advance_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     if state is None:
         orders = [float(order) for order in p["orders"]]
         roots = _roots(inputs, corpus) if p["weights"] else None
-        squares = SimilaritySquares(**inputs.results[p["similarities"]].values)
+        summed = inputs.results[p["similarities"]]
         traces = KernelTraces.start(
-            corpus.n, squares, orders, inputs.generator(), roots, deflated=PASS_DEFLATED
+            corpus.n,
+            SimilaritySquares(**summed.values),
+            orders,
+            inputs.generator(),
+            roots,
+            keys=summed.array(KEYS),
+            deflated=PASS_DEFLATED,
         )
         return _publish(traces, groups)
     vectors = join_groups(state, groups)

@@ -504,8 +504,9 @@ def _similarities_stage(stage: Stage, corpus: CorpusFacts, spare_bytes: int) -> 
         memory_bytes=_pair_bytes(corpus) + (10 * groups.size**2 if stored else 0),
         cost_estimate=CostEstimate(
             bytes_read=groups.count * corpus.stored_bytes,
-            bytes_written=stored * size + groups.pairs * RESULT_BYTES,
-            exchanged_bytes=groups.pairs * RESULT_BYTES,
+            # The keys of all rows, in parts and joined.
+            bytes_written=stored * size + 16 * corpus.n + groups.pairs * RESULT_BYTES,
+            exchanged_bytes=8 * corpus.n + groups.pairs * RESULT_BYTES,
             float64_multiply_adds=pairs * corpus.d,
             elementwise_operations=pairs * (SIMILARITY_OPERATIONS + SQUARE_OPERATIONS),
         ),

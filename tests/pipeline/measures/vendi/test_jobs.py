@@ -216,7 +216,10 @@ def test_lanczos_brackets_the_dense_scores(
 ) -> None:
     monkeypatch.setattr(vendi, "is_kept", lambda n: kept)
     rows = np.load(corpus / "rows.npy")[:600]
+    rows[:50] = rows[550:]  # in another group of rows
     weights = np.load(corpus / "weights.npy")[:600]
+    masses = (weights if weighted else np.ones(600))[50:].copy()
+    masses[500:] += weights[:50] if weighted else 1.0
     np.save(tmp_path / "rows.npy", rows)
     np.save(tmp_path / "weights.npy", weights)
     source = tmp_path / "source.zarr"
@@ -224,10 +227,11 @@ def test_lanczos_brackets_the_dense_scores(
     ingest([str(tmp_path / "rows.npy")], str(source), weights=beside)
     kernels = [{"name": kernel, "bandwidth": width}]
     results = run(tmp_path, source, kernels=json.dumps(kernels))
-    truth = dense_scores(rows, kernel, width, weights if weighted else None)
+    truth = dense_scores(rows[50:], kernel, width, masses)
     rows = results["measures"]["vendi"]["corpus"]
     for row, value, order in zip(rows, truth, ORDERS, strict=True):
         if order == 0:
+            assert row["upper"] == np.count_nonzero(masses)
             continue
         # One draw in twenty is outside its interval; none is far outside.
         width = row["upper"] - row["lower"]
