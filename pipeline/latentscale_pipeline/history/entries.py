@@ -169,13 +169,27 @@ def format_gates(entry: Entry) -> str:
     return ", ".join(filter(None, [said, accepted.removesuffix(": ")]))
 
 
+def last_evaluations(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entry of every job that was registered last, in the order of the entries.
+
+    Gates that were changed since an earlier evaluation may judge the job otherwise.
+    """
+    last: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.job not in last or entry.registered > last[entry.job].registered:
+            last[entry.job] = entry
+    return [entry for entry in entries if last[entry.job] is entry]
+
+
 def limiting(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries that set limits for the next job, the oldest first.
 
-    A failed job sets none. An accepted one changed what is usual, so those before it set none.
+    A failed job sets none. An accepted one changed what is usual, so those before it set none. Of a
+    job that was evaluated several times the last evaluation counts.
     """
-    changes = (place for place, entry in enumerate(entries) if entry.accepted is not None)
-    return [entry for entry in entries[max(changes, default=0) :] if not entry.failed]
+    last = last_evaluations(entries)
+    changes = (place for place, entry in enumerate(last) if entry.accepted is not None)
+    return [entry for entry in last[max(changes, default=0) :] if not entry.failed]
 
 
 def earlier_job(entry: Entry) -> EarlierJob:

@@ -24,6 +24,7 @@ from latentscale_pipeline.history.entries import (
     Entry,
     dump_entry,
     earlier_job,
+    last_evaluations,
     limiting,
     load_entry,
 )
@@ -116,15 +117,14 @@ class Registry:
         """Return the jobs of a name or workflow that finished before, and set limits for a job.
 
         Those are the ones whose gates didn't fail, from the last accepted one on. The oldest job
-        comes first; one that was evaluated several times comes once.
+        comes first; of one that was evaluated several times the last evaluation counts.
         """
         before = [
             entry
             for entry in self.entries(name)
             if entry.job != job.id and (not job.finished or entry.finished <= job.finished)
         ]
-        known = {entry.job: entry for entry in limiting(before)}
-        return [earlier_job(entry) for entry in known.values()]
+        return [earlier_job(entry) for entry in limiting(before)]
 
     def tag(self, tag: str, job: str) -> None:
         """Move a tag to a job.
@@ -215,8 +215,8 @@ def pick_baseline(
 ) -> Entry | None:
     """Return the job that a rule names.
 
-    ``latest`` is the newest job whose gates didn't fail, or that was accepted: any other must not
-    become the baseline of the next one. Any other rule is a tag.
+    ``latest`` is the newest job whose gates didn't fail when it was last evaluated, or that was
+    accepted: any other must not become the baseline of the next one. Any other rule is a tag.
 
     Parameters
     ----------
@@ -240,7 +240,8 @@ def pick_baseline(
         If there is no such tag.
     """
     if rule == LATEST:
-        good = (entry for entry in reversed(registry.entries(name)) if not entry.failed)
+        last = last_evaluations(registry.entries(name))
+        good = (entry for entry in reversed(last) if not entry.failed)
         return next((entry for entry in good if suits is None or suits(entry)), None)
     tags = registry.tags()
     tagged = [entry for entry in registry.entries() if entry.job == tags.get(rule)]

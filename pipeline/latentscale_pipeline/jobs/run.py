@@ -234,6 +234,7 @@ def _compute(
     """Run the missing stages, and write the job's documents."""
     started = _now()
     store = work.store
+    before = _read_results(store)
     refuse_shortfalls(plan.config, stage_states)
     # Both mark a complete job, so they have to go before any stage is recomputed.
     store.remove(INVENTORY_KEY)
@@ -257,6 +258,10 @@ def _compute(
                 ) from problem
             if repair(store, stage_states, problem, notify) is None:
                 raise
+    if before is not None and before.scores == results.scores:
+        # What was damaged is there again. The job keeps its place among others.
+        times = {"started": before.job.started, "finished": before.job.finished}
+        results = results.model_copy(update={"job": results.job.model_copy(update=times)})
     store.write_checked("report.html", render_report(results, provenance).encode())
     # Its presence means that all numbers are there.
     store.write_checked("results.json", results.dump())
@@ -408,13 +413,20 @@ def _previous_results(plan: Plan, work: Work) -> Results | None:
     store = work.store
     if find_damage(store, thorough=False):
         return None
-    try:
-        results = read_results(json.loads(store.read("results.json")), "results.json")
-    except (FileNotFoundError, ValueError, BadInput):
+    results = _read_results(store)
+    if results is None:
         return None
     job = results.job
     known = job.config_hash == plan.config_hash and job.name == plan.config.name
     return results if known and store.exists("report.html") and is_complete(work) else None
+
+
+def _read_results(store: ObjectStore) -> Results | None:
+    """Return the results that are there; None without them, or if they can't be read."""
+    try:
+        return read_results(json.loads(store.read("results.json")), "results.json")
+    except (FileNotFoundError, ValueError, BadInput):
+        return None
 
 
 def frozen_config(config: JobConfig) -> bytes:

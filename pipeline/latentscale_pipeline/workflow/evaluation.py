@@ -4,7 +4,8 @@ An evaluation is identified by everything that determines its verdict: the workf
 identity (and so the corpora's fingerprints), the rule that picks the baseline, and the gates. The
 registry holds one entry per evaluation, written after everything else. So
 
-* a registered evaluation isn't repeated; its verdict is returned again;
+* a registered evaluation isn't repeated; its verdict is returned again. Under the rule ``latest``
+  that holds until a job of other rows is evaluated: the baseline may be another one since;
 * an interrupted evaluation continues: the job resumes, and the baseline is picked again;
 * two runs of one workflow don't overlap: the second finds the workflow's lock held and ends.
 
@@ -135,15 +136,19 @@ def evaluate(
                 check_names(gates, where, measured=measured, compares=compares)
                 baseline = _baseline(workflow, where, registry, plan, echo)
                 key = _key(workflow, plan, gates, baseline)
+                entry = _find_evaluation(registry, workflow, plan, key, baseline)
+                if entry is None and _is_moving(workflow) and _evaluated(registry, key):
+                    key = _key(workflow, plan, gates, baseline, moved=True)
+                    entry = _evaluated(registry, key)
                 page = registry.store.locate(f"evaluations/{key}/comparison.html")
-                why = _why_no_baseline(workflow, registry, key)
-                for entry in registry.entries():
-                    if entry.evaluation == key:
-                        at = entry.registered.replace("T", " ")[:16]
-                        echo(f"{entry.job} was evaluated before, on {at} UTC")
-                        _notify_all(workflow, registry, entry, echo)
-                        look = _look_again(entry, workflow)
-                        return Outcome(entry, True, page, no_baseline=why, look=look)
+                if entry is not None:
+                    at = entry.registered.replace("T", " ")[:16]
+                    echo(f"{entry.job} was evaluated before, on {at} UTC")
+                    _notify_all(workflow, registry, entry, echo)
+                    why = _why_no_baseline(workflow, registry, entry.registered)
+                    look = _look_again(entry, workflow)
+                    return Outcome(entry, True, page, no_baseline=why, look=look)
+                why = _why_no_baseline(workflow, registry)
                 if baseline is not None and workflow.scales_from == "baseline":
                     echo(f"baseline, and source of the scales: {strip_credentials(baseline)}")
                     config = config.model_copy(update={"scales_from": baseline})
@@ -242,21 +247,62 @@ def _is_there(entry: Entry) -> bool:
     return find_job(entry.url).exists("results.json")
 
 
-def _why_no_baseline(workflow: Workflow, registry: Registry, key: str) -> str:
+def _evaluated(registry: Registry, key: str) -> Entry | None:
+    """Return the entry of an evaluation, if it was registered."""
+    found = (entry for entry in registry.entries() if entry.evaluation == key)
+    return next(found, None)
+
+
+def _find_evaluation(
+    registry: Registry, workflow: Workflow, plan: Plan, key: str, baseline: str | None
+) -> Entry | None:
+    """Return an earlier evaluation whose verdict would be the same today.
+
+    Under the rule ``latest`` that is so until a job of other rows is evaluated, unless the baseline
+    is still the one of then.
+    """
+    found = _evaluated(registry, key)
+    if found is None or not _is_moving(workflow):
+        return found
+    if found.baseline == (None if baseline is None else strip_credentials(baseline)):
+        return found
+    rows = plan.fingerprints["corpus"], plan.fingerprints.get("reference")
+    moved = any(
+        entry.registered > found.registered
+        and (entry.corpus_fingerprint, entry.reference_fingerprint) != rows
+        for entry in registry.entries(workflow.name)
+    )
+    return None if moved else found
+
+
+def _is_moving(workflow: Workflow) -> bool:
+    """Return whether the baseline may be another job each time."""
+    return workflow.baseline == "latest"
+
+
+def _why_no_baseline(workflow: Workflow, registry: Registry, before: str | None = None) -> str:
+    """Say why there is no baseline, or was none before a time of registration."""
     if workflow.baseline == "none":
         return "none, as the workflow says"
-    if any(entry.evaluation != key for entry in registry.entries(workflow.name)):
+    if any(before is None or each.registered < before for each in registry.entries(workflow.name)):
         return "none yet: no earlier job of other rows passed its gates"
     return f"none yet: this is the first in {registry.store.url}"
 
 
-def _key(workflow: Workflow, plan: Plan, gates: Sequence[Gate], baseline: str | None) -> str:
+def _key(
+    workflow: Workflow,
+    plan: Plan,
+    gates: Sequence[Gate],
+    baseline: str | None,
+    *,
+    moved: bool = False,
+) -> str:
     """Hash what determines an evaluation's verdict.
 
-    With the rule ``latest`` the baseline isn't included, because a registered job would become its
-    own baseline and change the key.
+    With the rule ``latest`` the baseline is included only where the same rows were evaluated before
+    and it has ``moved`` since: every job that passes would change the key of those before.
     """
-    moving = workflow.baseline == "latest"
+    moving = _is_moving(workflow) and not moved
     return digest(
         {
             "workflow": workflow.name,

@@ -215,6 +215,20 @@ def test_run_sees_by_its_size_that_a_file_is_damaged(
     assert latentscale("verify", job.folder).code == 0
 
 
+@pytest.mark.parametrize("what", ["report", "array of a result"])
+def test_a_repaired_job_stays_finished_when_it_was(
+    job: Job, latentscale: Command, what: str
+) -> None:
+    harm(job.folder / job.key(KINDS[what]), "truncated")
+    place = job.folder / "results.json"
+    results = json.loads(place.read_text())
+    times = {"started": "2020-01-01T00:00:00+00:00", "finished": "2020-01-01T00:01:00+00:00"}
+    place.write_text(json.dumps({**results, "job": {**results["job"], **times}}))
+    assert latentscale("run", job.config).code == 0
+    repaired = json.loads(place.read_text())["job"]
+    assert {key: repaired[key] for key in times} == times
+
+
 def test_run_says_that_it_compared_sizes_alone(job: Job, latentscale: Command) -> None:
     array = job.folder / job.key(KINDS["array of a result"])
     harm(array, "flipped")

@@ -248,6 +248,31 @@ def test_a_job_under_other_gates_is_not_its_own_baseline(place: Path, latentscal
     assert "fell by" in ended.err
     [first, *_] = json.loads(latentscale("history", "list", "history", "--json").out)
     assert f"baseline:   {first['folder']}" in ended.out
+    # The job passed once, but not the gates of today: it is no baseline, and sets no limits.
+    following = night(latentscale, 2)
+    assert f"baseline:   {first['folder']}" in following.out
+
+
+def test_rows_that_come_back_meet_the_baseline_of_today(place: Path, latentscale: Command) -> None:
+    gate = {"measure": "vendi", "kernel": "cosine", "order": 1, "of": "corpus", "max_drop": 0.1}
+    write_workflow(place, gates=[gate])
+    first, same = night(latentscale, 3), night(latentscale, 3)
+    assert (first.code, same.code) == (0, 0)
+    assert same.out == first.out
+    assert "was evaluated before" in same.err
+    better = night(latentscale, 1)
+    assert better.code == 0, better.err
+    for repeated in (False, True):
+        back = night(latentscale, 3)
+        assert back.code == 1, back.out
+        assert "fell by" in back.err
+        assert ("was evaluated before" in back.err) == repeated
+    entries = Registry.existing(str(place / "history")).entries()
+    assert len(entries) == 3
+    assert [entry.passed for entry in sorted(entries, key=lambda entry: entry.registered)] == [
+        *(True, True, False),
+    ]
+    assert night(latentscale, 1).code == 0
 
 
 def test_a_baseline_that_is_gone_leaves_the_one_before(place: Path, latentscale: Command) -> None:
