@@ -22,7 +22,6 @@ from typing import Any, Literal
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.results.model import ROLES, Score
-from latentscale_pipeline.storage.canonical import plain
 from latentscale_pipeline.views.formatting import format_number, printable
 
 SCALE_TOLERANCE = 1e-6
@@ -115,7 +114,7 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
             )
         )
     by_measure: dict[str, tuple[Mismatch, ...]] = {}
-    ours, theirs = _sections(job), _sections(baseline)
+    ours, theirs = job.measure_settings, baseline.measure_settings
     for measure in ours:
         if measure in theirs:
             found = _setting_differences(f"measures.{measure}", ours[measure], theirs[measure])
@@ -137,11 +136,6 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
         elif not set_differently:
             notes.append(f"{differing}, derived from the same vectors by another draw of rows")
     return Comparability(job, baseline, by_measure, tuple(notes))
-
-
-def _sections(job: FinishedJob) -> Mapping[str, Any]:
-    sections = plain((job.settings or {}).get("measures"))
-    return sections if isinstance(sections, dict) else {}
 
 
 def _setting_differences(path: str, ours: Any, theirs: Any) -> Iterator[Mismatch]:

@@ -108,6 +108,16 @@ def label_scores(
     ]
 
 
+def label_scores_of_job(labels: Collection[str], job: FinishedJob) -> list[Score]:
+    """Return the shares of labels with where the job's reference puts them, each judged alone."""
+    counts = list(_counts(job, None, labels))
+    rows = job.corpora["corpus"].n
+    return with_expected(
+        [_share(name, each, each.expected.expectation.found, rows) for name, each in counts],
+        {place: each.expected for place, (_, each) in enumerate(counts)},
+    )
+
+
 def _adjusted(expected: ExpectedRange, among_all: float) -> float:
     return among_all if expected.p_adjusted is None else expected.p_adjusted
 
@@ -121,43 +131,48 @@ def _has_scales(score: Score, job: FinishedJob) -> bool:
 
 
 def _counts(
-    job: FinishedJob, baseline: FinishedJob, labels: Collection[str] = ()
+    job: FinishedJob, baseline: FinishedJob | None, labels: Collection[str] = ()
 ) -> Iterator[tuple[str, CountedBetween]]:
-    rows, usual_rows = job.results.corpora.by_role(), baseline.results.corpora.by_role()
-    if "corpus" not in rows or "corpus" not in usual_rows:
+    rows = job.results.corpora.by_role()
+    usual_rows = rows if baseline is None else baseline.results.corpora.by_role()
+    usual_role: Role = "reference" if baseline is None else "corpus"
+    if "corpus" not in rows or usual_role not in usual_rows:
         return
     for name, measure in MEASURES.items():
-        ours, theirs = job.results.part(name), baseline.results.part(name)
-        if ours is not None and theirs is not None:
-            n = (rows["corpus"].n, usual_rows["corpus"].n)
+        ours = job.results.part(name)
+        theirs = None if baseline is None else baseline.results.part(name)
+        if ours is not None and (baseline is None or theirs is not None):
+            n = (rows["corpus"].n, usual_rows[usual_role].n)
             yield from ((name, each) for each in measure.counts_between(ours, theirs, *n, labels))
 
 
 def _of_label(
     measure: str, each: CountedBetween, job: FinishedJob, baseline: FinishedJob
 ) -> ComparedScore:
+    found = each.expected.expectation
+    rows, usual_rows = (one.corpora["corpus"].n for one in (job, baseline))
+    return ComparedScore(
+        _share(measure, each, found.found, rows), _share(measure, each, found.centre, usual_rows)
+    )
+
+
+def _share(measure: str, each: CountedBetween, value: float, rows: int) -> Score:
     # Reading results needs no numerical library.
     from latentscale.sampling.shares import share_error
 
-    found = each.expected.expectation
-
-    def share(value: float, of: FinishedJob) -> Score:
-        rows = of.corpora["corpus"].n
-        return Score(
-            measure=measure,
-            of=each.of,
-            score=each.score,
-            label=each.label,
-            value=value,
-            lower=value,
-            upper=value,
-            bounds="exact",
-            unit=SHARE_OF_ROWS,
-            sampling_error=share_error(round(value * rows), rows),
-            size_dependent=False,
-        )
-
-    return ComparedScore(share(found.found, job), share(found.centre, baseline))
+    return Score(
+        measure=measure,
+        of=each.of,
+        score=each.score,
+        label=each.label,
+        value=value,
+        lower=value,
+        upper=value,
+        bounds="exact",
+        unit=SHARE_OF_ROWS,
+        sampling_error=share_error(round(value * rows), rows),
+        size_dependent=False,
+    )
 
 
 def _expected(

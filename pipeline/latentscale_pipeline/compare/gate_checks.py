@@ -11,7 +11,7 @@ import numpy as np
 
 from latentscale.sampling.fresh_samples import adjust
 from latentscale_pipeline.compare.difference import SIGNIFICANT_ERRORS, ComparedScore
-from latentscale_pipeline.compare.expectations import label_scores
+from latentscale_pipeline.compare.expectations import label_scores, label_scores_of_job
 from latentscale_pipeline.compare.gates import Drift, Gate, format_field, order_text
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.config.section import nearest
@@ -20,10 +20,11 @@ from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.control_chart import (
     MIN_JOBS,
     ControlLimits,
-    EarlierJob,
+    JobOfSeries,
     comparable_scores,
     control_limits,
     false_alarm_rate,
+    scores_in,
 )
 from latentscale_pipeline.report.verdict import headlines_of
 from latentscale_pipeline.results.kernel_names import is_kernel
@@ -114,7 +115,7 @@ def check_gates(
     gates: Sequence[Gate],
     comparison: Comparison,
     where: str,
-    earlier: Sequence[EarlierJob] | None = None,
+    earlier: Sequence[JobOfSeries] | None = None,
 ) -> tuple[GateResult, ...]:
     """Check gates against a comparison.
 
@@ -126,7 +127,7 @@ def check_gates(
         Scores of either job are selected, so a score that only the baseline has fails its gate.
     where : str
         Name of the gates file, for messages.
-    earlier : sequence of EarlierJob, optional
+    earlier : sequence of JobOfSeries, optional
         The earlier jobs of a history, the oldest first, for ``drift``.
 
     Raises
@@ -158,7 +159,7 @@ def check_gates(
         ]
         if gate.p_below is not None:
             own = _own(gate, known, selected, place)
-            # The share of a label that the verdict on the reference doesn't name is usual.
+            # A label of too few rows isn't compared with the reference.
             failures += _unexpected(gate.p_below, own, place) if own or not shares else ()
         remark = ""
         if gate.drift is not None:
@@ -203,10 +204,16 @@ def _own(
 ) -> list[ComparedScore]:
     """Return the job's selected scores, with what its reference or else the baseline expects."""
     scores = comparison.job.scores
-    if not any(score.expected or score.expected_reason for score in scores):
+    by_reference = any(score.expected or score.expected_reason for score in scores)
+    if not by_reference:
         scores = comparison.scores_of_job
-    own = [ComparedScore(score, None) for score in scores]
     missing = [score for score in selected if score.job is None]
+    if by_reference and gate.label is not None:
+        alone = label_scores_of_job([gate.label], comparison.job)
+        judged = {share.measure for share in alone}
+        known = [s for s in scores if s.label != gate.label or s.measure not in judged]
+        scores = (*known, *alone)
+    own = [ComparedScore(score, None) for score in scores]
     if gate.label is not None and all(score.label != gate.label for score in scores):
         return missing
     return [*missing, *select(gate, own, place)] if own else missing
@@ -251,29 +258,41 @@ def _drifts(
     drift: Drift,
     selected: Sequence[ComparedScore],
     job: FinishedJob,
-    earlier: Sequence[EarlierJob],
+    earlier: Sequence[JobOfSeries],
 ) -> tuple[list[Failure], str]:
     """Return the scores outside of the limits of earlier jobs, and how many jobs set these."""
     rate = false_alarm_rate(drift.sigmas) / max(1, len(selected))
     rows = job.corpora["corpus"].n if "corpus" in job.corpora else 0
     reference = job.corpora["reference"].fingerprint if "reference" in job.corpora else None
-    failures, counts = [], []
+    own = JobOfSeries(rows, reference, job.scores, job.measure_settings)
+    failures, counts, unlike = [], [], []
     for compared in selected:
         score = compared.job
         if score is None or score.value is None:
             why = "missing" if score is None else f"null: {why_null(score)}"
             failures.append(Failure(compared, "drift", f"{compared.name} is {why}", math.inf))
             continue
-        before = comparable_scores(score, rows, reference, earlier)[-drift.window :]
+        before = comparable_scores(score, own, earlier)[-drift.window :]
+        if len(before) < MIN_JOBS <= len(scores_in(score, earlier)):
+            unlike.append(compared.name)
+            continue
         counts.append(len(before))
         limits = control_limits(score, before, rate)
         if limits is not None and limits.exceeded:
             failures.append(Failure(compared, "drift", _outside(compared, limits), limits.away))
-    if not counts:
-        return failures, ""
-    known = counted(min(counts), "earlier job") if min(counts) else "no earlier job of this name"
-    needed = f"; limits begin at {MIN_JOBS}" if min(counts) < MIN_JOBS else ""
-    return failures, f"{known}{needed}"
+    remarks = []
+    if counts:
+        least = min(counts)
+        remarks.append(counted(least, "earlier job") if least else "no earlier job of this name")
+        if least < MIN_JOBS:
+            remarks.append(f"limits begin at {MIN_JOBS}")
+    if unlike:
+        more = f" and {counted(len(unlike) - 1, 'more score')}" if len(unlike) > 1 else ""
+        remarks.append(
+            f"no limits for {unlike[0]}{more}: fewer than {MIN_JOBS} earlier jobs have as "
+            "many rows, the same reference and the same settings"
+        )
+    return failures, "; ".join(remarks)
 
 
 def _outside(compared: ComparedScore, limits: ControlLimits) -> str:

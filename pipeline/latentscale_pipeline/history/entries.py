@@ -7,6 +7,7 @@ no join: ``select finished, value from 'history/entries/*.parquet' where measure
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from typing import Any
 
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob
-from latentscale_pipeline.report.control_chart import EarlierJob
+from latentscale_pipeline.report.control_chart import JobOfSeries
 from latentscale_pipeline.results.model import Score, Verdict
 from latentscale_pipeline.storage.urls import strip_credentials
 
@@ -53,6 +54,8 @@ class Entry:
     verdict, verdict_reason : str or None
         The verdict on the baseline or, without one, on the reference, with its reason; None if
         nothing was compared.
+    settings : str or None
+        The settings of its measures, as JSON; None if they aren't known, as in earlier versions.
     scores : tuple of Score
         Its scores, in the order of its results.
     accepted : str or None
@@ -79,6 +82,7 @@ class Entry:
     warnings: str
     verdict: str | None
     verdict_reason: str | None
+    settings: str | None
     scores: tuple[Score, ...]
     accepted: str | None = None
 
@@ -98,6 +102,7 @@ ADDED: Mapping[str, str | None] = {
     "warnings": "",
     "verdict": None,
     "verdict_reason": None,
+    "settings": None,
 }
 """Columns that entries of earlier versions don't have, and what stands for them."""
 
@@ -136,6 +141,7 @@ def make_entry(
     """Make an entry of a finished job, with the verdict and the ranges of a baseline if given."""
     verdict = verdict or job.results.verdict
     reference = job.corpora.get("reference")
+    settings = job.measure_settings
     return Entry(
         job=job.id,
         name=job.name,
@@ -158,6 +164,7 @@ def make_entry(
         warnings=warnings,
         verdict=verdict.value if verdict else None,
         verdict_reason=verdict.reason if verdict and verdict.value else None,
+        settings=json.dumps(settings, sort_keys=True) if settings else None,
         scores=tuple(job.scores if scores is None else scores),
     )
 
@@ -192,9 +199,14 @@ def limiting(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in last[max(changes, default=0) :] if not entry.failed]
 
 
-def earlier_job(entry: Entry) -> EarlierJob:
+def job_of_series(entry: Entry) -> JobOfSeries:
     """Return what control limits need of an entry."""
-    return EarlierJob(entry.corpus_rows, entry.reference_fingerprint, entry.scores)
+    return JobOfSeries(
+        entry.corpus_rows,
+        entry.reference_fingerprint,
+        entry.scores,
+        json.loads(entry.settings or "{}"),
+    )
 
 
 def dump_entry(entry: Entry) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 
-from latentscale_pipeline.history.entries import Entry, earlier_job, limiting
+from latentscale_pipeline.history.entries import Entry, job_of_series, limiting
 from latentscale_pipeline.report.control_chart import (
     ControlLimits,
     common_rows,
@@ -94,8 +94,8 @@ def _limits(
     entry: Entry, score: Score, before: Sequence[Entry], count: int
 ) -> ControlLimits | None:
     """Return the limits that the jobs before set for one of several scores of a job."""
-    earlier = [earlier_job(each) for each in limiting(before)]
-    series = comparable_scores(score, entry.corpus_rows, entry.reference_fingerprint, earlier)
+    earlier = [job_of_series(each) for each in limiting(before)]
+    series = comparable_scores(score, job_of_series(entry), earlier)
     return control_limits(score, series[-WINDOW:], false_alarm_rate(SIGMAS) / max(1, count))
 
 

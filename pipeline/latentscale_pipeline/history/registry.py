@@ -23,13 +23,13 @@ from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.history.entries import (
     Entry,
     dump_entry,
-    earlier_job,
+    job_of_series,
     last_evaluations,
     limiting,
     load_entry,
 )
 from latentscale_pipeline.measures.finished_job import FinishedJob
-from latentscale_pipeline.report.control_chart import EarlierJob
+from latentscale_pipeline.report.control_chart import JobOfSeries
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import printable
 
@@ -113,7 +113,7 @@ class Registry:
         chosen = [entry for entry in found if name is None or name in (entry.name, entry.workflow)]
         return sorted(chosen, key=lambda entry: (entry.finished, entry.registered, entry.job))
 
-    def earlier(self, name: str, job: FinishedJob) -> list[EarlierJob]:
+    def earlier(self, name: str, job: FinishedJob) -> list[JobOfSeries]:
         """Return the jobs of a name or workflow that finished before, and set limits for a job.
 
         Those are the ones whose gates didn't fail, from the last accepted one on. The oldest job
@@ -124,7 +124,7 @@ class Registry:
             for entry in self.entries(name)
             if entry.job != job.id and (not job.finished or entry.finished <= job.finished)
         ]
-        return [earlier_job(entry) for entry in limiting(before)]
+        return [job_of_series(entry) for entry in limiting(before)]
 
     def tag(self, tag: str, job: str) -> None:
         """Move a tag to a job.

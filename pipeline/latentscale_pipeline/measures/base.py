@@ -529,7 +529,8 @@ class Measure(ABC):
         Parameters
         ----------
         found, usual : Part
-            Its parts of the results of both jobs.
+            Its parts of the results of both jobs. The second may be None where labels are asked
+            for: the reference of the same job is then the other corpus.
         rows, usual_rows : int
             Rows of both corpora.
         labels : collection of str

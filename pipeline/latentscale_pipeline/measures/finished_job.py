@@ -16,7 +16,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.results_models import results_models
 from latentscale_pipeline.results.model import Corpus, Results, Score
 from latentscale_pipeline.results.part import Part, Role
-from latentscale_pipeline.storage.canonical import slug
+from latentscale_pipeline.storage.canonical import plain, slug
 from latentscale_pipeline.storage.objects import ObjectStore
 
 LATEST = "@latest"
@@ -90,6 +90,12 @@ class FinishedJob:
             output, _ = _parent(ObjectStore(self.url))
             return output.locate(copied[0].removeprefix("/"))
         return described.uri
+
+    @property
+    def measure_settings(self) -> Mapping[str, Any]:
+        """The settings of its measures, as JSON; empty if unknown."""
+        sections = plain((self.settings or {}).get("measures"))
+        return sections if isinstance(sections, dict) else {}
 
     @property
     def seconds(self) -> float | None:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -80,8 +81,8 @@ def common_rows(scores: Sequence[Score]) -> int | None:
 
 
 @dataclass(frozen=True)
-class EarlierJob:
-    """An earlier job of a series: its scores, and what they were measured on.
+class JobOfSeries:
+    """A job of a series: its scores, and what they were measured on.
 
     Attributes
     ----------
@@ -91,48 +92,67 @@ class EarlierJob:
         Fingerprint of its reference.
     scores : sequence of Score
         Its scores.
+    settings : mapping
+        The settings of each measure; without those that aren't known.
     """
 
     rows: int
     reference: str | None
     scores: Sequence[Score]
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def comparable_scores(
-    score: Score, rows: int, reference: str | None, earlier: Sequence[EarlierJob]
+    score: Score, job: JobOfSeries, earlier: Sequence[JobOfSeries]
 ) -> list[Score]:
     """Return a score in earlier jobs, without nulls and what can't be compared.
 
-    Scores of the pair need the same reference. A score that depends on the number of rows is
-    compared on samples of one size: the one of its own that most earlier jobs have. If none has
-    any of them, those jobs are left whose corpora have as many rows.
+    Settings of its measure that are known of both jobs have to be equal. Scores of the pair need
+    the same reference. A score that depends on the number of rows is compared on samples of one
+    size: the one of its own that most earlier jobs have. If none has any of them, those jobs are
+    left whose corpora have as many rows.
 
     Parameters
     ----------
     score : Score
         The score, with a value.
-    rows : int
-        Rows of its corpus.
-    reference : str or None
-        Fingerprint of its reference.
-    earlier : sequence of EarlierJob
+    job : JobOfSeries
+        Its job.
+    earlier : sequence of JobOfSeries
         The oldest first.
     """
     found = [
-        (job.rows, own)
-        for job in earlier
-        for own in job.scores
-        if _identity(own) == _identity(score) and own.value is not None
-        if score.of != "pair" or job.reference == reference
+        (each.rows, own)
+        for each in earlier
+        for own in scores_in(score, [each])
+        if score.of != "pair" or each.reference == job.reference
+        if _agree(*(one.settings.get(score.measure) for one in (each, job)))
     ]
     if not score.size_dependent:
         return [own for _, own in found]
     held = Counter(each.rows for _, own in found for each in own.samples or ())
     sizes = [each.rows for each in score.samples or () if held[each.rows]]
     if not sizes:
-        return [own for own_rows, own in found if own_rows == rows]
+        return [own for own_rows, own in found if own_rows == job.rows]
     size = max(sizes, key=lambda own_rows: (held[own_rows], own_rows))
     return [own for _, own in found if size in {each.rows for each in own.samples or ()}]
+
+
+def scores_in(score: Score, jobs: Sequence[JobOfSeries]) -> list[Score]:
+    """Return a score in other jobs, without nulls."""
+    return [
+        own
+        for job in jobs
+        for own in job.scores
+        if _identity(own) == _identity(score) and own.value is not None
+    ]
+
+
+def _agree(ours: Any, theirs: Any) -> bool:
+    """Return whether settings that both know are equal; versions may add some."""
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        return all(_agree(ours[key], theirs[key]) for key in ours if key in theirs)
+    return ours is None or theirs is None or ours == theirs
 
 
 def _identity(score: Score) -> tuple[object, ...]:

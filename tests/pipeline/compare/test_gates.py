@@ -1,6 +1,7 @@
 """Gates: each limit by hand, what is selected, what is refused, and every line that is read."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +16,7 @@ from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
 from latentscale_pipeline.compare.gates import Gate, read_gates
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.report.control_chart import EarlierJob
+from latentscale_pipeline.report.control_chart import JobOfSeries
 from latentscale_pipeline.results.model import Score
 from tests.support.comparisons import Row, comparison, job, row
 
@@ -509,12 +510,12 @@ def test_other_limits_need_a_selection_beside_it() -> None:
 
 def test_drift_is_judged_by_earlier_jobs() -> None:
     values = np.random.default_rng(3).normal(10.0, 0.1, size=16)
-    earlier = [EarlierJob(100, None, [Score(**row(float(value)))]) for value in values]
+    earlier = [JobOfSeries(100, None, [Score(**row(float(value)))]) for value in values]
     [gate] = gates({"measure": "toy", "drift": {"window": 14}})
     assert str(gate) == "measure=toy drift={window: 14, sigmas: 3}"
 
-    def outcome(value: float, before: Any) -> Any:
-        ours = job(row(value))
+    def outcome(value: float, before: Any, measures: Any = None) -> Any:
+        ours = job(row(value), settings={"measures": measures or {}})
         [result] = check_gates([gate], compare(ours, ours), "gates.yaml", before)
         return result
 
@@ -527,15 +528,24 @@ def test_drift_is_judged_by_earlier_jobs() -> None:
     )
     few = outcome(99.0, earlier[:3])
     assert (few.passed, few.remark) == (True, "3 earlier jobs; limits begin at 5")
-    null = [EarlierJob(100, None, [Score(**row(None, reason="few rows"))])]
+    null = [JobOfSeries(100, None, [Score(**row(None, reason="few rows"))])]
     assert outcome(99.0, null * 9).remark == "no earlier job of this name; limits begin at 5"
     lost = compare(job(row(1.0, score="other")), job(row(10.0)))
     [gate_on_lost] = gates({"score": "spread", "drift": {}})
     [result] = check_gates([gate_on_lost], lost, "gates.yaml", earlier)
     assert result.message == "toy spread (corpus) is missing"
     # A corpus that grew can't be judged by its scores of all rows.
-    grown = [EarlierJob(99, None, each.scores) for each in earlier]
-    assert outcome(99.0, grown).remark == "no earlier job of this name; limits begin at 5"
+    grown = [JobOfSeries(99, None, each.scores) for each in earlier]
+    unlike = (
+        "no limits for toy spread (corpus): fewer than 5 earlier jobs have as many rows, the same "
+        "reference and the same settings"
+    )
+    assert outcome(99.0, grown).remark == unlike
+    # Nor is one of other settings; those that only one version knows don't count.
+    ours = {"toy": {"within": 0.05, "new": True}}
+    for theirs, remark in (({"within": 0.5}, unlike), ({"within": 0.05}, "14 earlier jobs")):
+        others = [replace(each, settings={"toy": theirs}) for each in earlier]
+        assert outcome(10.0, others, ours).remark == remark
     with pytest.raises(BadInput, match=r"gates\.0 has drift, which needs a history; name one with"):
         outcome(10.0, None)
 
@@ -549,7 +559,7 @@ def test_drift_of_many_scores_has_one_false_alarm_rate() -> None:
 
     values = np.random.default_rng(4).normal(10.0, 0.1, size=14)
     earlier = [
-        EarlierJob(100, None, [Score(**own) for own in scores(float(value))]) for value in values
+        JobOfSeries(100, None, [Score(**own) for own in scores(float(value))]) for value in values
     ]
     spread = float(values.std(ddof=1)) * math.sqrt(1 + 1 / 14)
     for selected, k in (({}, 3), ({"order": 1}, 1)):

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from latentscale_pipeline.report.control_chart import (
-    EarlierJob,
+    JobOfSeries,
     comparable_scores,
     control_limits,
     false_alarm_rate,
@@ -53,9 +53,9 @@ def test_samples_count_where_ranges_are_of_all_rows() -> None:
         known = {"rows": rows, "smallest_found": 1.0, **usual}
         return score(value, samples=means, expected=known)
 
-    earlier = [EarlierJob(9000, None, [one(9000, 50.0, 30.0 + 0.01 * at)]) for at in range(6)]
+    earlier = [JobOfSeries(9000, None, [one(9000, 50.0, 30.0 + 0.01 * at)]) for at in range(6)]
     last = one(12000, 60.0, 30.02)
-    before = comparable_scores(last, 12000, None, earlier)
+    before = comparable_scores(last, JobOfSeries(12000, None, []), earlier)
     assert len(before) == 6
     limits = control_limits(last, before, 0.0027)
     assert limits is not None
@@ -69,27 +69,27 @@ def test_a_job_without_common_samples_leaves_the_others() -> None:
         ]
         return score(value, samples=means or None)
 
-    pilots = [EarlierJob(300, None, [one(9.0, 60)]), EarlierJob(900, None, [one(8.0)])]
-    nights = [EarlierJob(900 + at, None, [one(5.0 + 0.01 * at, 100, 200)]) for at in range(6)]
-    before = comparable_scores(one(3.0, 200, 100), 905, None, [*pilots, *nights])
+    pilots = [JobOfSeries(300, None, [one(9.0, 60)]), JobOfSeries(900, None, [one(8.0)])]
+    nights = [JobOfSeries(900 + at, None, [one(5.0 + 0.01 * at, 100, 200)]) for at in range(6)]
+    before = comparable_scores(one(3.0, 200, 100), JobOfSeries(905, None, []), [*pilots, *nights])
     assert [own.value for own in before] == [5.0 + 0.01 * at for at in range(6)]
     limits = control_limits(one(3.0, 200, 100), before, 0.0027)
     assert limits is not None
     assert (limits.rows, limits.exceeded) == (200, True)
     # Without samples in common, corpora of equally many rows are compared.
-    alone = comparable_scores(one(3.0, 50), 905, None, [*pilots, *nights])
+    alone = comparable_scores(one(3.0, 50), JobOfSeries(905, None, []), [*pilots, *nights])
     assert [own.value for own in alone] == [5.05]
 
 
 def test_only_what_compares_sets_limits() -> None:
     own = score(1.0)
-    earlier = [EarlierJob(rows, "a", [score(2.0)]) for rows in (10, 20, 10)]
-    assert len(comparable_scores(own, 10, "b", earlier)) == 2
+    earlier = [JobOfSeries(rows, "a", [score(2.0)]) for rows in (10, 20, 10)]
+    assert len(comparable_scores(own, JobOfSeries(10, "b", []), earlier)) == 2
     free = own.model_copy(update={"size_dependent": False})
-    assert len(comparable_scores(free, 10, "b", earlier)) == 3
+    assert len(comparable_scores(free, JobOfSeries(10, "b", []), earlier)) == 3
     pair = own.model_copy(update={"of": "pair"})
-    pairs = [EarlierJob(10, name, [pair]) for name in ("a", "b", None)]
-    assert len(comparable_scores(pair, 10, "b", pairs)) == 1
+    pairs = [JobOfSeries(10, name, [pair]) for name in ("a", "b", None)]
+    assert len(comparable_scores(pair, JobOfSeries(10, "b", []), pairs)) == 1
 
 
 def test_what_never_changed_has_its_sampling_error() -> None:

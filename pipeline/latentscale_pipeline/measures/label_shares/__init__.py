@@ -48,7 +48,7 @@ class LabelSharesMeasure(Measure):
     def counts_between(
         self,
         found: LabelSharesResults,
-        usual: LabelSharesResults,
+        usual: LabelSharesResults | None,
         rows: int,
         usual_rows: int,
         labels: Collection[str] = (),

@@ -89,12 +89,21 @@ def _count(rows: Mapping[str, int]) -> Findings:
 
 def label_between(
     found: LabelSharesResults,
-    usual: LabelSharesResults,
+    usual: LabelSharesResults | None,
     rows: int,
     usual_rows: int,
     asked: Collection[str] = (),
 ) -> Iterator[CountedBetween]:
     """Compare the labels of two corpora; yield those that are asked for, or the least usual."""
+    if usual is None:  # the reference, of which the labels of few rows aren't known
+        usual = LabelSharesResults(
+            labels=[
+                LabelShare(label=each.label, rows=each.reference_rows)
+                for each in found.labels
+                if each.reference_rows is not None
+            ],
+            few=found.few,
+        )
     ours, theirs = (
         {each.label: each.rows for each in part.labels} | (part.few_labels or {})
         for part in (found, usual)

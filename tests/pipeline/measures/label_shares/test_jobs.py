@@ -129,6 +129,31 @@ def test_a_label_that_a_gate_names_is_judged_alone(others: int) -> None:
     assert not failed(measure="label_shares", label="l05")
 
 
+def test_a_gate_on_any_label_asks_whether_it_differs_from_the_reference(
+    tmp_path: Path, latentscale: Callable[..., Ended]
+) -> None:
+    """Also where other labels are less usual: only the five least usual are scores."""
+    counts = (380, 20, 360, 40, 340, 60, 330, 70, 310, 90)
+    ours = [f"l{place}" for place, count in enumerate(counts) for _ in range(count)]
+    theirs = [f"l{place}" for place in range(10) for _ in range(200)]
+    finished = run(
+        tmp_path,
+        store(tmp_path, "corpus", ours, 3, 2000),
+        store(tmp_path, "reference", theirs, 4, 2000),
+    )
+    named = {score.label for score in finished.results.scores if score.measure == "label_shares"}
+    assert "l9" not in named
+    p = {each["label"]: each["p"] for each in finished.results.document()["measures"][
+        "label_shares"]["labels"]}  # fmt: skip
+    for label, code in (("l0", 1), ("l9", 1)):
+        gate = {"measure": "label_shares", "label": label, "p_below": 0.01}
+        (tmp_path / "gates.yaml").write_text(json.dumps({"gates": [gate]}))
+        folder = finished.store.url
+        ended = latentscale("compare", folder, folder, "--gates", tmp_path / "gates.yaml")
+        assert (p[label] < 0.01, ended.code) == (True, code), ended.err
+        assert f"share (label {label}) (corpus) is {counts[int(label[1])]}, where " in ended.err
+
+
 WEIGHTS = {"law": 5.0, "poetry": 3.0, HOSTILE: 2.0, "": 1.0, **dict.fromkeys("abcdef", 0.5)}
 
 
