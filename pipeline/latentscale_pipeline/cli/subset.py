@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from latentscale.array_types import Int64Array
 from latentscale_pipeline.cli.info import show_corpus
@@ -34,13 +33,16 @@ from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.progress import reported
 from latentscale_pipeline.rows.columns import open_measured, rows_of_corpus
 from latentscale_pipeline.rows.query import check_reason
-from latentscale_pipeline.rows.selection import check_columns_cover_all, count_rows
+from latentscale_pipeline.rows.selection import check_columns_cover_all, count_rows, one_of_each
 from latentscale_pipeline.rows.selection import choose_rows as find_rows
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import format_number, printable
 
 MAX_COMPARED = 200_000
 """Rows of a corpus up to which all are compared with each other; of more, those in cells."""
+
+MIN_COMPARED = 100
+"""Fewest rows that the measure can be asked to compare."""
 
 STAYS = "near_duplicate_of is null"
 """What is true of rows that no earlier one is near."""
@@ -71,17 +73,17 @@ def subset(
 ) -> None:
     """Make a new corpus of some rows of another one.
 
-    The new corpus has the rows that meet all conditions, in their order, with their ids, labels
-    and weights. CORPUS may be a finished job, which stands for its corpus, or with --of for its
+    The new corpus has the rows that meet all conditions, in their order, with their ids, labels and
+    weights. CORPUS may be a finished job, which stands for its corpus, or with --of for its
     reference: --without leaves out the rows that it names for a reason, and keeps one of those that
-    are near each other. --where compares the columns ids, labels and weights, and those of --table,
-    with literals and with each other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses. A
-    column of true and false is a condition by itself. With a job it compares what that knows of
-    each row, the columns of `latentscale rows`, also with null, for example with --where
-    "near_duplicate_of is null". --drop-duplicates keeps the first of rows that are near each other.
-    Then --diverse chooses rows that raise the Vendi score of order 2 most, and --cover those
-    farthest from each other, so that all others are near one. Outliers are among the first of both,
-    so leave these out before.
+    are near each other, of those that meet all other conditions. --where compares the columns ids,
+    labels and weights, and those of --table, with literals and with each other: ==, !=, <, <=, >,
+    >=, in [...], and, or, not, parentheses. A column of true and false is a condition by itself.
+    With a job it compares what that knows of each row, the columns of `latentscale rows`, also with
+    null, for example with --where "near_duplicate_of is null". --drop-duplicates keeps the first of
+    rows that are near each other. Then --diverse chooses rows that raise the Vendi score of order 2
+    most, and --cover those farthest from each other, so that all others are near one. Outliers are
+    among the first of both, so leave these out before.
 
     \b
     Example:
@@ -204,15 +206,18 @@ def _choose(
     diverse: int | None,
     cover: int | None,
     metric: Metric,
+    sample: int | None,
+    seed: int,
     **chosen: Any,
 ) -> Int64Array:
     """Return the rows that the options select."""
     if diverse and cover:
         raise click.UsageError("--diverse and --cover are two ways to choose; name one")
-    among = None
+    rows = _select(corpus, **chosen)
     if drop_duplicates is not None:
-        among = _without_duplicates(corpus, drop_duplicates, metric)
-    rows = _select(corpus, among, **chosen)
+        rows = _without_duplicates(corpus, rows, drop_duplicates, metric)
+    if sample is not None:
+        rows = choose_rows(corpus, Selection(sample=sample, seed=seed), rows)
     count = diverse or cover
     if count is None:
         return rows
@@ -223,7 +228,7 @@ def _choose(
             count,
             cover=cover is not None,
             metric=metric,
-            seed=chosen["seed"],
+            seed=seed,
             memory_bytes=memory_bytes(),
             progress=progress,
         )
@@ -237,10 +242,17 @@ def _choose(
     return found.rows
 
 
-def _without_duplicates(corpus: Corpus, within: float, metric: Metric) -> Int64Array:
+def _without_duplicates(
+    corpus: Corpus, rows: Int64Array, within: float, metric: Metric
+) -> Int64Array:
     """Return the rows that stay if none is near an earlier one that does, by a job of its own."""
-    compared = {"rows": corpus.n} if corpus.n <= MAX_COMPARED else {"neighbours": "cells"}
+    n = len(rows)
+    if n < 2:
+        return rows
+    compared = {"rows": max(n, MIN_COMPARED)} if n <= MAX_COMPARED else {"neighbours": "cells"}
     with tempfile.TemporaryDirectory() as folder:
+        if n < corpus.n or corpus.excluded:
+            corpus = ingest(chosen_source(corpus, rows), str(Path(folder) / "rows.zarr"))
         document = {
             "name": "subset",
             "corpus": corpus.address,
@@ -251,13 +263,12 @@ def _without_duplicates(corpus: Corpus, within: float, metric: Metric) -> Int64A
         config = resolve_config(document, "subset", measures=measure_sections())
         finished = run_plan(make_plan(config), quiet=not sys.stderr.isatty(), verbose=False)
         job = read_job(finished.store.url)
-        rows = rows_of_corpus(job, corpus)
-        check_columns_cover_all(rows, STAYS)
-        kept = find_rows(rows, STAYS, None, None)
-    dropped = corpus.n - len(kept)
+        known = rows_of_corpus(job, corpus)
+        check_columns_cover_all(known, STAYS)
+        kept = rows[find_rows(known, STAYS, None, None)]
     click.echo(
-        f"{dropped:,} of {corpus.n:,} rows left out: each is within {within:g} ({metric}) of an "
-        "earlier one of the corpus",
+        f"{n - len(kept):,} of {n:,} rows left out: each is within {within:g} ({metric}) of an "
+        "earlier one that stays",
         err=True,
     )
     checked = job.results.part("duplicates").corpus.checked
@@ -270,35 +281,45 @@ def _without_duplicates(corpus: Corpus, within: float, metric: Metric) -> Int64A
     return kept
 
 
-def _select(corpus: Corpus, among: Int64Array | None, job: str | None, **chosen: Any) -> Int64Array:
+def _select(corpus: Corpus, job: str | None, **chosen: Any) -> Int64Array:
     """Return the rows that meet all conditions; with a job, --where names columns of that."""
     if job is None:
         if chosen.pop("without"):
             raise click.UsageError(
                 "--without needs a finished job: name it as CORPUS, or by --rows"
             )
-        return _chosen(corpus, _selection(**chosen), among)
+        return _chosen(corpus, _selection(**chosen), None)
     given, without = chosen.pop("where"), chosen.pop("without")
-    conditions = [f"not ({ROW_FILTERS[reason].where})" for reason in without]
+    filters = {reason: ROW_FILTERS[reason] for reason in without}
     if given is None and not without:
         raise click.UsageError(
             "--rows gives columns to --where and reasons to --without; write one of these"
         )
     if chosen["table"] is not None:
         raise click.UsageError("--where reads the columns of --rows or of --table, not of both")
-    where = " and ".join([*([] if given is None else [f"({given})"]), *conditions])
     rows = rows_of_corpus(read_job(job), corpus)
-    for reason in without:
+    conditions = [] if given is None else [f"({given})"]
+    for reason, found in filters.items():
         check_reason(rows, reason)
-    check_columns_cover_all(rows, where)
-    for reason in dict.fromkeys(without):
-        count = count_rows(rows, ROW_FILTERS[reason].where)
-        click.echo(f"{count:,} of {corpus.n:,} rows left out: {reason}", err=True)
-    found = find_rows(rows, where, None, None)
+        check_columns_cover_all(rows, found.where)
+        if not found.stays:
+            conditions.append(f"not ({found.where})")
+            count = count_rows(rows, found.where)
+            click.echo(f"{count:,} of {corpus.n:,} rows left out: {reason}", err=True)
+    where = " and ".join(conditions) or None
+    if given is not None:
+        check_columns_cover_all(rows, given)
+    among = find_rows(rows, where, None, None)
+    chosen_rows = _chosen(corpus, _selection(where=None, **chosen), among)
+    for reason, found in filters.items():
+        if found.stays:
+            before = len(chosen_rows)
+            chosen_rows = one_of_each(rows, found.stays, chosen_rows)
+            left_out = before - len(chosen_rows)
+            click.echo(f"{left_out:,} of {before:,} rows left out: {reason}", err=True)
     if without:
-        click.echo(f"{len(found):,} of {corpus.n:,} rows stay", err=True)
-    among = found if among is None else np.intersect1d(found, among)
-    return _chosen(corpus, _selection(where=None, **chosen), among)
+        click.echo(f"{len(chosen_rows):,} of {corpus.n:,} rows stay", err=True)
+    return chosen_rows
 
 
 def _chosen(corpus: Corpus, selection: Selection, among: Int64Array | None) -> Int64Array:

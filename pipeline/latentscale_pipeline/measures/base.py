@@ -327,6 +327,8 @@ class RowFilter:
         What the rows are, as a heading.
     other, distance : str
         The columns with the other row that says why, and with the distance to it.
+    stays : str
+        The column with the row of the same corpus that stays in place of each, if one does.
     said : str
         What is said of a row, with ``{other}`` for the other one.
     said_if_equal : str
@@ -342,6 +344,7 @@ class RowFilter:
     other: str = ""
     distance: str = ""
     part_of: str = ""
+    stays: str = ""
     said: str = "near {other}"
     said_if_equal: str = ""
 

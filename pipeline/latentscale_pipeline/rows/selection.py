@@ -79,6 +79,26 @@ def count_rows(rows: JobRows, where: str | None, test: RowTest | None = None) ->
     return sum(len(_matching(rows, where, block, test)) for block in _blocks(rows.corpus.n))
 
 
+def one_of_each(rows: JobRows, column: str, among: Int64Array) -> Int64Array:
+    """Return the first of some rows with each value of a column that names rows of the corpus.
+
+    A row without a value stands for itself.
+
+    Parameters
+    ----------
+    rows : JobRows
+        The rows of a job.
+    column : str
+        A column with the row that stays in place of another one.
+    among : ndarray of int64
+        Ascending row numbers.
+    """
+    stays = rows.read(column, among)
+    leaders = np.where(stays.null, among, stays.values)
+    _, first = np.unique(leaders, return_index=True)
+    return among[np.sort(first)]
+
+
 def _blocks(n: int) -> Iterator[Int64Array]:
     for start in range(0, n, BLOCK_ROWS):
         yield np.arange(start, min(start + BLOCK_ROWS, n))

@@ -115,6 +115,34 @@ def test_near_rows_are_dropped_without_a_job_of_ones_own(
     assert np.load(target).shape == (20, 8)
 
 
+def test_of_near_rows_one_stays_of_those_that_meet_all_other_conditions(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    rows = np.random.default_rng(2).normal(size=(100, 8)).astype("f4")
+    rows[50:70] = rows[:20] * np.float32(1.001)
+    rows[90:95] = rows[60:65] * np.float32(1.002)
+    np.save(tmp_path / "rows.npy", rows)
+    (tmp_path / "labels.txt").write_text("de\n" * 50 + "en\n" * 50)
+    source, target = tmp_path / "rows.zarr", tmp_path / "kept.npy"
+    labels = ("--labels", tmp_path / "labels.txt")
+    assert latentscale("ingest", tmp_path / "rows.npy", source, *labels).code == 0
+    job = ("--measures", "duplicates", "--output", tmp_path / "jobs", "--name", "job", "--quiet")
+    within = ("-o", "measures.duplicates.within=0.0001")
+    assert latentscale("run", source, *job, *within).code == 0
+    english = np.delete(rows[50:], np.arange(40, 45), axis=0)
+    for corpus, how in (
+        (source, ("--drop-duplicates", "0.0001")),
+        (tmp_path / "jobs" / "job", ("--without", "near-duplicates")),
+    ):
+        ended = latentscale("export", corpus, target, "--label", "en", "--overwrite", *how)
+        assert ended.code == 0, ended.err
+        assert "5 of 50 rows left out" in ended.err
+        assert np.array_equal(np.load(target), english)
+        sample = ("--sample", 45, "--label", "en")
+        assert latentscale("export", corpus, target, *sample, "--overwrite", *how).code == 0
+        assert np.array_equal(np.load(target), english), "rows are drawn from those that stay"
+
+
 def test_near_rows_of_many_are_dropped_by_cells(
     tmp_path: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

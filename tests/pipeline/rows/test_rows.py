@@ -312,9 +312,9 @@ def test_a_subset_without_the_rows_that_a_job_names(
     kept = [row for row in range(N - 1) if not 40 <= row < 48 and row != 20]
     assert json.loads(made.out)["n"] == len(kept)
     assert made.err.splitlines()[:3] == [
-        f"8 of {N} rows left out: near-duplicates",
         f"1 of {N} rows left out: leaks",
         f"1 of {N} rows left out: outliers",
+        f"8 of {N - 2} rows left out: near-duplicates",
     ]
     exported = tmp_path / "clean.npy"
     assert latentscale("export", job, exported, *without).code == 0

@@ -20,6 +20,7 @@ FILTERS: Mapping[str, RowFilter] = {
         columns=("duplicate_of",),
         title="Equal to an earlier row",
         other="duplicate_of",
+        stays="duplicate_of",
         said="equal to {other}",
     ),
     "near-duplicates": RowFilter(
@@ -30,6 +31,7 @@ FILTERS: Mapping[str, RowFilter] = {
         columns=("near_duplicate_of", "nearest", "nearest_distance"),
         title="Nearly the same as a row that stays",
         other="nearest",
+        stays="near_duplicate_of",
         distance="nearest_distance",
         said="nearly the same as {other}",
         said_if_equal="equal to {other}",
