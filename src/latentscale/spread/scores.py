@@ -18,6 +18,13 @@ Random rows
 The mean of :math:`1/s_i` over random rows, times n, is unbiased if :math:`s_i` is a sum over all
 rows. So m rows of n cost ``m n`` pairs and give an interval.
 
+A few rows far from all others may hold most of the spread, and none of them be drawn. But the same
+pairs say of *all* rows how like they are to the drawn ones, and so how many of each kind there are:
+rows are divided into strata by that (:mod:`latentscale.spread.row_sums`). The rows of the lowest
+strata, least like any drawn row, are estimated apart from all others if fewer than :data:`FEW` of
+them were drawn. They have a wide bracket: a share of up to :data:`UNSEEN` / (k + 1) may be unlike
+the k drawn ones (but for one case in 40), with terms between bounds that the stratum sets.
+
 Sampling error
 --------------
 Without row j the spread is smaller by
@@ -35,17 +42,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from latentscale.array_types import Float64Array
 from latentscale.estimate import CONFIDENT, Estimate
 from latentscale.sampling.subsets import allowance_for_few
-from latentscale.spread.row_sums import RowSums
+from latentscale.spread.row_sums import STRATA, RowSums, stratum
 from latentscale.tiles.distances import Points, distance_tile, row_blocks
 
 TILE_ROWS = 1024
 """Rows of a tile of similarities."""
+
+FEW = 8
+"""Drawn rows of a stratum from which their spread tells that of the others."""
+
+UNSEEN = -math.log(0.025)
+"""Largest number of cases of a kind of which none was seen, but for one case in 40."""
 
 MIN_ROWS = 20
 """Fewest rows that have a sampling error."""
@@ -69,22 +83,79 @@ def spread(found: RowSums) -> list[Estimate]:
     n, m = found.rows, len(found.sums)
     shares = 1.0 / np.maximum(found.sums, 1.0)
     estimates = []
-    for share, error in zip(shares.T, found.errors.tolist(), strict=True):
-        value = n * float(share.mean())
+    for column, error in enumerate(found.errors.tolist()):
+        share = shares[:, column]
+        rest = _undrawn(found, share, column) if m < n else _Rest(0.0, 0.0, 0.0, 0.0)
+        value = float(share.sum()) + rest.value
         reach = value * (error + (m + 2.0) * EPSILON)
-        if m < n:
-            deviation = float(share.std(ddof=1)) * math.sqrt((1.0 - m / n) / m)
-            reach += CONFIDENT * allowance_for_few(m - 1) * n * deviation
+        reach += CONFIDENT * allowance_for_few(m - 1) * math.sqrt(rest.variance)
         estimates.append(
             Estimate(
                 value,
-                min(value, max(1.0, value - reach)),
-                max(value, min(float(n), value + reach)),
+                min(value, max(1.0, value - reach - rest.below)),
+                max(value, min(float(n), value + reach + rest.above)),
                 "exact" if m == n else "interval95",
                 "row sums" if m == n else "row sums of random rows",
             )
         )
     return estimates
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """The terms of the rows that weren't drawn.
+
+    Attributes
+    ----------
+    value, variance : float
+        Their sum, and its variance over draws.
+    below, above : float
+        How far from that it may lie because of rows of kinds that weren't drawn.
+    """
+
+    value: float
+    variance: float
+    below: float
+    above: float
+
+
+def _undrawn(found: RowSums, share: Float64Array, column: int) -> _Rest:
+    """Estimate the terms of the rows that weren't drawn, those unlike drawn rows apart."""
+    n, m = found.rows, len(share)
+    mine, counts = stratum(found.near[:, column]), found.strata[:, column]
+    drawn = np.bincount(mine, minlength=STRATA)
+    sparse = np.cumsum(drawn) < FEW
+    rest, own = int(counts[~sparse].sum()), share[~sparse[mine]]
+    value, below, above = rest * float(own.mean()), 0.0, 0.0
+    variance = rest**2 * float(own.var(ddof=1)) * (1.0 / len(own) + 1.0 / rest) if rest else 0.0
+    for number in np.flatnonzero(sparse & (counts > 0)).tolist():
+        few = share[mine == number]
+        least, most = _bounds_of_terms(number, n, m)
+        mean = float(few.mean()) if len(few) else _expected_term(number, n, m)
+        count = int(counts[number])
+        unlike = count * min(1.0, UNSEEN / (len(few) + 1))
+        value += count * mean
+        below += unlike * max(mean - least, 0.0)
+        above += unlike * max(most - mean, 0.0)
+        if len(few) > 1:
+            variance += count**2 * float(few.var(ddof=1)) * (1.0 / len(few) + 1.0 / count)
+    return _Rest(value, variance, below, above)
+
+
+def _expected_term(number: int, n: int, m: int) -> float:
+    """Return the term of a row whose similarity to drawn rows is that of a stratum."""
+    near = 0.0 if number == 0 else 1.5 * 2.0 ** (number - 2)
+    return 1.0 / (1.0 + near * (n - 1) / m)
+
+
+def _bounds_of_terms(number: int, n: int, m: int) -> tuple[float, float]:
+    """Return between what the terms of the rows of a stratum lie, but for one case in 40."""
+    near = 0.0 if number == 0 else 2.0 ** (number - 2)
+    upper = 2.0 ** (number - 1)
+    # Of a sum of s, draws see s m / n on average, with the variance of a Poisson number at most.
+    at_most = upper + UNSEEN + math.sqrt(2.0 * UNSEEN * upper)
+    at_least = max(near - math.sqrt(2.0 * UNSEEN * near), 0.0)
+    return 1.0 / (1.0 + at_most * n / m), 1.0 / max(1.0, near, at_least * n / m)
 
 
 def sampling_errors(points: Points, found: RowSums, scales: Sequence[float]) -> list[float | None]:
@@ -120,8 +191,18 @@ def sampling_errors(points: Points, found: RowSums, scales: Sequence[float]) -> 
             variance = float(np.var(own - lost.sum(axis=0), ddof=1))
         else:
             variance = _covariance(own - (n - 1) * lost / _others(m))
+            variance += _unseen_variance(found, column)
         errors.append(math.sqrt(n * variance))
     return errors
+
+
+def _unseen_variance(found: RowSums, column: int) -> float:
+    """Return what the rows of strata without drawn rows add to the variance of a row's effect."""
+    n, m = found.rows, len(found.sums)
+    drawn = np.bincount(stratum(found.near[:, column]), minlength=STRATA)
+    counts = found.strata[:, column] * (drawn == 0)
+    terms = np.array([_expected_term(number, n, m) for number in range(STRATA)])
+    return float(counts @ np.square(terms)) / n
 
 
 def _covariance(halves: Float64Array) -> float:

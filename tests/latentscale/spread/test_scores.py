@@ -9,7 +9,7 @@ import pytest
 import scipy.special
 from scipy.spatial.distance import cdist
 
-from latentscale.spread.row_sums import RowSums, sum_similarities
+from latentscale.spread.row_sums import sum_similarities
 from latentscale.spread.scores import sampling_errors, spread
 from latentscale.tiles.distances import as_points
 
@@ -18,7 +18,8 @@ SCALES = [0.2, 1.0, 4.0]
 
 def sums_of(rows, drawn=None, metric="euclidean", scales=SCALES, precision="double", block=70):
     """Sum in blocks, as the tasks of a job do."""
-    queries = as_points(rows if drawn is None else rows[drawn], metric)
+    numbers = np.arange(len(rows)) if drawn is None else np.asarray(drawn)
+    queries = as_points(rows[numbers], metric)
     origin = queries.rows.mean(axis=0)
     parts = [
         sum_similarities(
@@ -26,6 +27,7 @@ def sums_of(rows, drawn=None, metric="euclidean", scales=SCALES, precision="doub
             as_points(rows[first : first + block], metric).about(origin),
             scales,
             len(rows),
+            numbers - first,
             precision=precision,
         )
         for first in range(0, len(rows), block)
@@ -107,7 +109,7 @@ def test_sampling_errors_cover_the_mean_over_samples(drawn: int | None) -> None:
         chosen = None if drawn is None else np.sort(rng.choice(500, drawn, replace=False))
         whole = sums_of(rows, scales=scales, block=500)
         values.append([one.value for one in spread(whole)])
-        known = whole if chosen is None else RowSums(whole.sums[chosen], whole.errors, 500)
+        known = whole if chosen is None else sums_of(rows, chosen, scales=scales, block=500)
         few = rows if chosen is None else rows[chosen]
         errors.append(sampling_errors(as_points(few, "euclidean"), known, scales))
     covered = (np.abs(values - np.mean(values, axis=0)) <= 1.96 * np.array(errors)).mean(axis=0)
@@ -115,6 +117,32 @@ def test_sampling_errors_cover_the_mean_over_samples(drawn: int | None) -> None:
     assert np.sqrt((np.array(errors) ** 2).mean(axis=0)) == pytest.approx(
         np.std(values, axis=0), rel=0.15
     )
+
+
+@pytest.mark.parametrize("alone", [1, 10, 100])
+def test_rows_unlike_all_others_count_if_none_or_few_of_them_are_drawn(alone: int) -> None:
+    n, drawn, seeds = 2000, 100, 60
+    rng = np.random.default_rng(3)
+    rows = np.zeros((n, 4))
+    rows[rng.choice(n, alone, replace=False)] = 100.0 * rng.normal(size=(alone, 4))
+    truth = brute_force(rows, 1.0)
+    assert truth == pytest.approx(alone + 1.0)
+    covered, errors, values = 0, [], []
+    for seed in range(seeds):
+        chosen = np.sort(np.random.default_rng([3, seed]).choice(n, drawn, replace=False))
+        sums = sums_of(rows, chosen, scales=[1.0], block=700)
+        [estimate] = spread(sums)
+        covered += estimate.lower <= truth * (1 + 1e-9) and truth * (1 - 1e-9) <= estimate.upper
+        assert alone > 10 or estimate.upper - estimate.lower < max(2.0 * alone, 6.0)
+        values.append(estimate.value)
+        errors += sampling_errors(as_points(rows[chosen], "euclidean"), sums, [1.0])
+    # Of 60 intervals that cover with probability 0.95 fewer than 52 do once in 100.
+    assert covered >= 52
+    # Of rows of which none or one is drawn there are as many as in the corpus.
+    if alone <= 10:
+        assert np.mean(values) == pytest.approx(truth, rel=0.02)
+    # Fresh samples have more or fewer of these rows, by the root of their number.
+    assert 0.9 < np.sqrt(np.mean(np.square(errors)) / alone) < 1.5
 
 
 def test_an_error_that_few_rows_cannot_tell_is_not_zero() -> None:
@@ -127,7 +155,7 @@ def test_an_error_that_few_rows_cannot_tell_is_not_zero() -> None:
         whole = sums_of(rows, scales=[10.0], block=1000)
         spreads.append(spread(whole)[0].value)
         chosen = rng.choice(1000, 100, replace=False)
-        known = RowSums(whole.sums[chosen], whole.errors, 1000)
+        known = sums_of(rows, chosen, scales=[10.0], block=1000)
         found += sampling_errors(as_points(rows[chosen], "euclidean"), known, [10.0])
     assert min(found) > 0.0
     assert np.sqrt(np.mean(np.square(found))) > np.std(spreads)

@@ -230,8 +230,8 @@ def read_sample(inputs: Inputs) -> Output:
 
 def store_sample(inputs: Inputs) -> Output:
     """Store the sample in random order, so that any part of it is a random sample too."""
-    corpus = inputs.corpora[inputs.parameters["role"]]
-    return Output(arrays={"vectors": gather_in_order(inputs, corpus, _drawn(inputs))})
+    corpus, rows = inputs.corpora[inputs.parameters["role"]], _drawn(inputs)
+    return Output(arrays={"rows": rows, "vectors": gather_in_order(inputs, corpus, rows)})
 
 
 def _drawn(inputs: Inputs) -> Int64Array:

@@ -65,7 +65,7 @@ def _sums_stage(section: Spread, facts: JobFacts, role: Role, drawn: str) -> Sta
     parts = -(-corpus.shards // shards)
     distances = 1 if section.temperature is None else 2
     columns = len(section.scales) + distances - 1
-    pairs, summed = float(rows) * corpus.n, 8 * rows * columns
+    pairs, summed = float(rows) * corpus.n, 16 * rows * columns
     precision: Precision = "double" if pairs <= DOUBLE_PAIRS else "single"
     products = distances * pairs * corpus.d
     return Stage(

@@ -17,6 +17,9 @@ from latentscale_pipeline.measures.shared.bandwidth import read_bandwidth
 from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
+_ARRAYS = ("sums", "errors", "near", "strata")
+"""Fields that are arrays."""
+
 
 def sum_rows(inputs: Inputs) -> Output:
     """Sum the similarities of every drawn row to the rows of some shards."""
@@ -25,14 +28,21 @@ def sum_rows(inputs: Inputs) -> Output:
     first = inputs.index * p["shards"]
     shards = range(first, min(first + p["shards"], corpus.shard_count))
     drawn = {metric: _drawn(inputs, metric) for metric in _scales(inputs)}
+    rows = inputs.results[p["drawn"]].array("rows")
     found: dict[Metric, RowSums] = {}
     for shard in shards:
         stored = corpus.read_shard(shard)
+        begin = corpus.shard_range(shard).start
         for metric, scales in _scales(inputs).items():
             points, origin = drawn[metric]
-            for _, block in points_by_blocks(stored, metric):
+            for piece, block in points_by_blocks(stored, metric):
                 sums = sum_similarities(
-                    points, block.about(origin), scales, corpus.n, precision=p["precision"]
+                    points,
+                    block.about(origin),
+                    scales,
+                    corpus.n,
+                    rows - begin - piece.start,
+                    precision=p["precision"],
                 )
                 found[metric] = found[metric] + sums if metric in found else sums
     return Output(
@@ -40,7 +50,7 @@ def sum_rows(inputs: Inputs) -> Output:
         arrays={
             f"{metric}_{name}": getattr(sums, name)
             for metric, sums in found.items()
-            for name in ("sums", "errors")
+            for name in _ARRAYS
         },
     )
 
@@ -62,8 +72,8 @@ def score_sums(inputs: Inputs) -> Output:
 
 
 def _sums(part: Artifact, metric: Metric) -> RowSums:
-    sums, errors = (part.array(f"{metric}_{name}") for name in ("sums", "errors"))
-    return RowSums(sums, errors, part.values["rows"][metric])
+    arrays = {name: part.array(f"{metric}_{name}") for name in _ARRAYS}
+    return RowSums(rows=part.values["rows"][metric], **arrays)
 
 
 def _drawn(inputs: Inputs, metric: Metric) -> tuple[Points, Float64Array]:

@@ -70,7 +70,7 @@ def test_many_rows_are_compared_by_a_sample(tmp_path: Path) -> None:
     results = run(tmp_path / "sampled", x, y, "rows: 400, k: 3")
     assert results["measures"]["baselines"]["pair"]["rows"] == [400, 400]
     rows = {row["score"]: row for row in results["scores"] if row["of"] == "pair"}
-    assert rows["KID"]["bounds"] == "interval95"
+    assert rows["KID"]["bounds"] == "estimate"
     x, y = x.astype("f4").astype(float), y.astype("f4").astype(float)
     truth = oracles.kernel_distance(x, y)
     assert rows["KID"]["lower"] < truth < rows["KID"]["upper"]
