@@ -38,7 +38,9 @@ def store() -> Iterator[str]:
 @pytest.mark.parametrize(("job", "place"), CASES)
 def test_numbers_are_those_on_record(job: Job, place: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue("store") if PLACES[place][1] else ""
-    differences = recorded.compare_with_record(job, recorded.run_and_reduce(job, place, url))
+    found = recorded.run_and_reduce(job, place, url)
+    # Machines of one description, too, may differ in the last bits, and brackets enlarge these.
+    differences = recorded.compare_with_record(job, found, exactly=False)
     if differences:
         pytest.fail(recorded.explain(differences), pytrace=False)
 
