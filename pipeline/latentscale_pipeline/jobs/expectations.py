@@ -18,6 +18,9 @@ from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.expected import with_expected
 from latentscale_pipeline.results.model import SampledScore
 
+PAIRED_ROWS = "rows are paired, and p-values are for corpora that share no items"
+"""Why scores have no expected ranges there."""
+
 Samples = Sequence[tuple[str, Expected]]
 """What the samples of each measure say, by its name."""
 
@@ -54,6 +57,8 @@ def expect_scores(findings: Sequence[Findings], samples: Samples, facts: JobFact
                     known if isinstance(known, str) else ExpectedScore(expected.rows, known)
                 )
     found |= _own(findings)
+    if facts.pair is not None:
+        found = dict.fromkeys(found, PAIRED_ROWS)
     return [_explain(score, facts) for score in with_expected(scores, found)]
 
 

@@ -15,12 +15,11 @@ from latentscale_pipeline.report.look import rows_section
 from latentscale_pipeline.report.method import method_section
 from latentscale_pipeline.report.opening import open_report
 from latentscale_pipeline.report.scores import (
-    SIZED,
     definitions_of,
+    explain_sign,
     report_of,
     scores_table,
     section_of,
-    sign_of_size,
 )
 from latentscale_pipeline.results.model import Corpus, Results
 from latentscale_pipeline.results.part import Role
@@ -100,7 +99,7 @@ def _numbers(results: Results) -> list[Section]:
             key="numbers",
             title="All numbers",
             folded=True,
-            notes=[SIZED] if any(sign_of_size(score, results) for score in shown) else [],
+            notes=explain_sign(shown, results),
             tables=[
                 replace(scores_table(own, results), caption=section_of(name, 0).title)
                 for name, own in scores.items()

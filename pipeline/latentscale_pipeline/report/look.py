@@ -124,10 +124,16 @@ def _shown(reason: RowFilter, row: RowToLookAt) -> ShownRow:
         name=f"reference {name}" if reason.of == "reference" else name,
         label=printable(row.label or ""),
         why=said.format(other=other),
-        distance="" if row.distance is None else format_number(row.distance, 2, typeset=True),
+        distance=_distance(row),
         text=shorten(row.text or "", TEXT_LENGTH),
         other_text=shorten(row.other_text or "", TEXT_LENGTH),
     )
+
+
+def _distance(row: RowToLookAt) -> str:
+    if row.distance is not None:
+        return format_number(row.distance, 2, typeset=True)
+    return "" if row.other is None and row.other_id is None else "0"
 
 
 def _name(row: int | None, name: str | None) -> str:

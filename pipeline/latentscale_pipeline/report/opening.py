@@ -124,7 +124,7 @@ def _rows_said(results: Results, rows: Sequence[Strip]) -> str:
     beyond = sum(strip.away > 1 and not strip.differs for strip in rows)
     if beyond:
         rest += (
-            f" {counted(beyond, 'count')} beyond the usual: chance makes that among so many scores."
+            f" {counted(beyond, 'count')} beyond the usual, as chance may put among so many scores."
         )
     if not unusual:
         return f"Nothing unusual among its rows.{rest}" if not rest else rest.strip()

@@ -111,18 +111,18 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
     Raises
     ------
     BadInput
-        If the job has no samples.
+        If the job has no samples, or its rows are paired.
     """
+    if (job.settings or {}).get("pair"):
+        raise BadInput(
+            f"{job.url}: its rows are paired, so no samples say how far chance moves a score; run "
+            "a job of the corpus alone"
+        )
     headlines = headlines_of(job.scores)
     compared = sum(bool(score.expected or score.samples) for score in headlines)
     whole = [score for score in headlines if score.label is None]
     level = LEVEL / max(compared, 1)
     found = [power for score in whole if (power := _power(job, score, change, level))]
-    if not found and (job.settings or {}).get("pair"):
-        raise BadInput(
-            f"{job.url}: its rows are paired, so no samples say how far chance moves a score; run "
-            "a job of the corpus alone"
-        )
     if not found:
         raise BadInput(
             f"{job.url}: no score of this job was measured on samples, so nothing says how far "
@@ -135,9 +135,11 @@ def _power(job: FinishedJob, score: Score, change: float, level: float) -> Power
     n = job.corpora["corpus"].n
     if score.unit == SHARE_OF_ROWS:
         return _power_of_share(n, score, change, level)
-    whole = _power_of_all_rows(n, score, change, level) if score.expected is None else None
-    if whole is not None:
-        return whole
+    # Beside a reference, a job shows what differs from that.
+    if score.expected is None and "reference" not in job.corpora:
+        whole = _power_of_all_rows(n, score, change, level)
+        if whole is not None:
+            return whole
     sampled = _sampled(job, score, level)
     if sampled is None or not sampled.usual or not sampled.variance:
         return None

@@ -26,7 +26,7 @@ SAMPLED = ("found at", "expected", "p alone", "p adjusted")
 ALIKE = 0.05
 """Difference of sizes, relative to the smaller one, that makes no visible one to the scores."""
 
-SIZED = "†: depends on the number of rows; the verdict compares samples of equally many rows"
+SIZED = "†: depends on the number of rows"
 """What the sign after a score means."""
 
 
@@ -68,6 +68,14 @@ def sign_of_size(score: Score, results: Results) -> str:
     """Return a sign if a score says nothing beside another, because corpora differ in size."""
     sizes = [corpus.n for corpus in results.corpora.by_role().values()]
     return " †" if score.size_dependent and max(sizes) > (1 + ALIKE) * min(sizes) else ""
+
+
+def explain_sign(scores: Sequence[Score], results: Results) -> list[str]:
+    """Return what the sign after some scores means, in a line; none if no score has it."""
+    marked = [score for score in scores if sign_of_size(score, results)]
+    sampled = any(score.expected or score.samples for score in marked)
+    also = "; the verdict compares samples of equally many rows" if sampled else ""
+    return [f"{SIZED}{also}"] if marked else []
 
 
 def scores_table(scores: Sequence[Score], results: Results) -> Table:

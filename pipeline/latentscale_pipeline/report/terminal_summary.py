@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.scores import SIZED, full_title, report_of, sign_of_size
+from latentscale_pipeline.report.scores import explain_sign, full_title, report_of, sign_of_size
 from latentscale_pipeline.report.verdict import (
     LEVEL,
     compared,
@@ -154,8 +154,7 @@ def _table(scores: Sequence[Score], headings: Mapping[str, str], results: Result
 def _notes(results: Results, shown: Sequence[Score]) -> Iterator[str]:
     scores = results.scores
     yield from explain_summary(map(format_summarised, shown))
-    if any(sign_of_size(score, results) for score in shown):
-        yield SIZED
+    yield from explain_sign(shown, results)
     unknown = [
         full_title(score)
         for score in shown

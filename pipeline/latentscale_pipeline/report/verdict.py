@@ -60,7 +60,9 @@ WORTH_CLEANING = 0.01
 """Share of the reference's rows from which on it is cleaned, too; another one costs more."""
 
 MOST = 0.5
-"""Share of rows in both corpora from which on these are taken for versions of one."""
+"""Share of rows from which on these are no exceptions that could be left out: in both corpora, they
+are versions of one.
+"""
 
 OF_VERSIONS = (
     "Versions of one corpus share rows by design: measure each in a job without a reference and "
@@ -139,7 +141,9 @@ def clean_commands(results: Results, folder: str) -> list[str]:
 
     Of what the reference has many of as well, both are cleaned, or the next verdict would be that
     the corpus has too few of them. Where most rows are in both, the two are versions of one corpus,
-    and those rows aren't left out. Parameters are those of :func:`look_commands`.
+    and those rows aren't left out. Nor are most rows for another reason, unless one of each kind
+    stays: the corpora are then of other kinds, or of other models. Parameters are those of
+    :func:`look_commands`.
     """
     listed = dict(_listed(results))
     outside = [one for one in compared(results.scores) if one.p <= LEVEL]
@@ -151,6 +155,7 @@ def clean_commands(results: Results, folder: str) -> list[str]:
         if not (versions and is_dependent(one))
         for only in [listed.get((one.score.measure, one.score.score), "")]
         if only in ROW_FILTERS and ROW_FILTERS[only].of == "corpus"
+        if one.expected.found < MOST or ROW_FILTERS[only].stays
     }
     # Where the rows of a part explain the excess, the others are usual and stay.
     for part in [only for only in found if ROW_FILTERS[only].part_of in found]:
@@ -459,11 +464,10 @@ def _cannot_tell(unknown: list[Score], known: list[Compared]) -> Verdict:
     why = unknown[0].expected_reason or "the job was measured by an earlier version"
     count = f"{len(unknown)} of {len(unknown) + len(known)} headline scores"
     has = "has" if len(unknown) == 1 else "have"
-    also = f"The other {len(known)} show no difference." if known else None
     return Verdict(
         value="cannot_tell",
         reason=f"{count} {has} no expected range: {why}.",
-        also=also,
+        also=_rest([], known) or None,
         compared=len(known),
     )
 

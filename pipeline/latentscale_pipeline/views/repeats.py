@@ -5,8 +5,8 @@ from __future__ import annotations
 from latentscale_pipeline.results.model import Corpus
 from latentscale_pipeline.views.formatting import counted, format_share
 
-REPEAT, REPEATS = "duplicate", "duplicates"
-"""The words for such rows."""
+REPEATS = "duplicates"
+"""The word for such rows."""
 
 
 def format_repeats(corpus: Corpus) -> tuple[str, str, str]:
@@ -15,5 +15,7 @@ def format_repeats(corpus: Corpus) -> tuple[str, str, str]:
     if count is None:
         return "unknown", f"{REPEATS} unknown", f"{REPEATS} unknown"
     share = format_share(count / corpus.n)
-    note = f"{count:,} duplicate rows ({share})" if count else "no duplicate rows"
-    return f"{count:,}", counted(count, f"exact {REPEAT}"), note
+    # Of two equal rows one repeats the other, and both have a duplicate.
+    repeat = counted(count, "row repeats an earlier one", "rows repeat an earlier one")
+    note = f"{repeat} ({share})" if count else "no duplicate rows"
+    return f"{count:,}", repeat if count else "0 exact duplicates", note

@@ -299,7 +299,7 @@ def test_with_more_scores_unknown_than_known_nobody_can_tell() -> None:
     verdict = compare(ours, theirs).results.verdict
     assert verdict is not None
     assert verdict.value == "cannot_tell"
-    assert verdict.also == "The other 1 show no difference."
+    assert verdict.also == "The other 1 shows no difference."
 
 
 PARTS = {

@@ -316,12 +316,12 @@ def test_rows_in_both_corpora_are_no_difference_of_their_sources() -> None:
 
 
 def test_rows_that_most_of_both_have_are_not_cleaned_away() -> None:
-    def cleaned(found: float, uri: str = "/data/corpus.zarr") -> list[str]:
+    def cleaned(found: float, uri: str = "/data/corpus.zarr", score: str = "leaks") -> list[str]:
         document = with_rows()
         document["corpora"]["corpus"]["uri"] = uri
         results = read(document)
         usual = expected(found, 0.0, 0.0125, 0.0, centre=0.001, p_adjusted=0.0)
-        leaks = LEAKS.model_copy(update={"expected": usual})
+        leaks = LEAKS.model_copy(update={"expected": usual, "score": score})
         return clean_commands(results.model_copy(update={"scores": [leaks]}), "jobs/a")
 
     assert cleaned(0.3) == ["latentscale subset jobs/a clean.zarr --without leaks"]
@@ -329,6 +329,13 @@ def test_rows_that_most_of_both_have_are_not_cleaned_away() -> None:
         "latentscale subset jobs/a clean-2.zarr --without leaks"
     ]
     assert cleaned(0.9) == []
+    assert cleaned(0.3, score="outliers") == [
+        "latentscale subset jobs/a clean.zarr --without outliers"
+    ]
+    assert cleaned(0.9, score="outliers") == [], "of another model all rows are far"
+    assert cleaned(0.9, score="near-duplicates") == [
+        "latentscale subset jobs/a clean.zarr --without near-duplicates"
+    ]
     # Nor those that are the same in both, of versions that share most.
     part = LEAKS.model_copy(
         update={

@@ -93,7 +93,8 @@ class LabelSharesReport(MeasureReport):
         """Return the numbers of rows of every label."""
         rows = [_cells(each) for each in found.labels]
         first = "most frequent" if found.labels[0].z is None else "least usual"
-        caption = f"Rows of every label: {len(rows):,}, the {first} first"
+        more = f" of {len(rows) + found.few:,}" if found.few else ""
+        caption = f"Rows of every label: {len(rows):,}{more}, the {first} first"
         return [table_of(caption, rows, numeric=list(rows[0])[1:])]
 
     def notes(self, found: LabelSharesResults) -> list[str]:
@@ -101,6 +102,8 @@ class LabelSharesReport(MeasureReport):
         if not found.few:
             return []
         few = counted(found.few, "label has", "labels have")
+        if found.labels[0].z is None:
+            return [f"{few} too few rows to be listed."]
         return [f"{few} too few rows in both corpora together to be compared."]
 
 

@@ -169,6 +169,27 @@ def test_a_paired_job_tests_no_labels_and_names_the_command_for_rows(
     assert (asked.code, "its rows are paired" in asked.err) == (2, True)
 
 
+def test_nothing_is_unusual_of_paired_rows(tmp_path: Path, latentscale: Command) -> None:
+    """Rows of another model are all outliers there, and none of them can be left out for that."""
+    x, y = models(9, 400)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    run = ("run", tmp_path / "x.npy", "--reference", tmp_path / "y.npy", "--pair", "rows")
+    more = ("--measures", "alignment,duplicates,vendi", "--output", tmp_path / "jobs")
+    ended = latentscale(*run, *more, "-o", "cluster.kind=serial")
+    assert ended.code == 0, ended.err
+    assert "clean" not in ended.out
+    assert "--only" not in ended.out
+    [document] = [json.loads(path.read_text()) for path in tmp_path.glob("jobs/*/results.json")]
+    assert not [score for score in document["scores"] if "expected" in score]
+    reasons = {score.get("expected_reason") for score in document["scores"]} - {None}
+    assert reasons == {"rows are paired, and p-values are for corpora that share no items"}
+    [folder] = [path.parent for path in tmp_path.glob("jobs/*/results.json")]
+    assert "not usual" not in latentscale("report", folder, "--format", "md").out
+    asked = latentscale("power", folder)
+    assert (asked.code, "its rows are paired, so no samples say" in asked.err) == (2, True)
+
+
 def test_two_seeds_draw_other_pairs_of_the_same_truth(tmp_path: Path) -> None:
     x, y = models(5, 2500)
     truth = scores(run(tmp_path / "all", "rows", corpus=x, reference=y))["CKA, debiased"]["value"]
