@@ -329,19 +329,19 @@ def random_line_magnitude(points: int, scale: float) -> float:
 
 
 def kernel_matrix(vectors, kernel, bandwidth=None):
-    """K_ij = k(x_i, x_j), one pair at a time."""
-    n = len(vectors)
-    matrix = np.empty((n, n))
-    for i, x in enumerate(np.asarray(vectors, dtype=np.float64)):
-        for j, y in enumerate(np.asarray(vectors, dtype=np.float64)):
-            distance = math.sqrt(math.fsum((x - y) ** 2))
-            if kernel == "cosine":
-                matrix[i, j] = math.fsum(x * y) / math.sqrt(math.fsum(x * x) * math.fsum(y * y))
-            elif kernel == "rbf":
-                matrix[i, j] = math.exp(-(distance**2) / (2 * bandwidth**2))
-            else:
-                matrix[i, j] = math.exp(-distance / bandwidth)
-    return matrix
+    """K_ij = k(x_i, x_j), one row at a time, in extended precision."""
+    rows = np.asarray(vectors, dtype=np.longdouble)
+    if kernel == "cosine":
+        lengths = np.sqrt(np.square(rows).sum(axis=1))
+        lines = [
+            (rows * x).sum(axis=1) / lengths / length
+            for x, length in zip(rows, lengths, strict=True)
+        ]
+    elif kernel == "rbf":
+        lines = [np.exp(-np.square(rows - x).sum(axis=1) / (2 * bandwidth**2)) for x in rows]
+    else:
+        lines = [np.exp(-np.sqrt(np.square(rows - x).sum(axis=1)) / bandwidth) for x in rows]
+    return np.array(lines, dtype=np.float64)
 
 
 def hill_number(proportions, order):

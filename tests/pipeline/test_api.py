@@ -351,11 +351,12 @@ def test_a_two_sample_test_of_random_rows_has_an_interval_of_all(sizes: tuple[in
     truth = (first.sum() - np.trace(first)) / (m * (m - 1)) - 2.0 * both.mean()
     truth += (second.sum() - np.trace(second)) / (n * (n - 1))
     held = 0
-    for seed in range(8):
+    for seed in range(5):
         estimate = latentscale.mmd_test(x, y, kernel="linear", seed=seed).discrepancy
         assert estimate.bounds == "interval95"
         held += estimate.lower <= truth <= estimate.upper
-    assert held >= 7
+    # Of 5 intervals that cover with probability 0.95 fewer than 4 do once in 44.
+    assert held >= 4
 
 
 def test_a_missed_recall_is_told_in_arguments() -> None:
