@@ -19,7 +19,7 @@ def parse_bytes(size: Any) -> Any:
     unit = text[len(digits) :] or "b"
     try:
         return int(float(digits) * _SIZES[unit])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         raise ValueError(
             f"{size!r} is not a size; write a number and a unit such as 4GiB"
         ) from None

@@ -144,6 +144,10 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
             "cluster.memory_limit: 'lots' is not a size",
         ),
         (
+            "name: a\ncorpus: c\ncluster: {memory_limit: 1e999GiB}\n",
+            "cluster.memory_limit: '1e999GiB' is not a size",
+        ),
+        (
             "name: a\ncorpus: c\nmeasures: {vendi: {kernels: [{name: cosine, bandwidth: 1}]}}\n",
             "the cosine kernel has no bandwidth",
         ),

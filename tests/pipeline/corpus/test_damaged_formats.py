@@ -176,6 +176,15 @@ def test_a_damaged_file_is_one_line_with_its_place(
     assert not (tmp_path / "c/manifest.json").exists()
 
 
+def test_a_negative_shape_of_an_array_is_damage(latentscale: Command, tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", np.ones((20, 3), "<f4"))
+    whole = (tmp_path / "v.npy").read_bytes()
+    (tmp_path / "v.npy").write_bytes(whole.replace(b"(20, 3)", b"(-2,-3)"))
+    ended = latentscale("ingest", tmp_path / "v.npy", tmp_path / "c")
+    assert ended.code == 2
+    assert "v.npy: damaged .npy header within its first 128 bytes (shape is not valid" in ended.err
+
+
 @pytest.mark.parametrize("name", sorted({*FILES, "2.zarr", "3.zarr"}))
 def test_nan_an_empty_file_and_a_folder_in_place_of_a_file(
     latentscale: Command, tmp_path: Path, name: str

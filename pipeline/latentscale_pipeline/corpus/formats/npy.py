@@ -40,6 +40,8 @@ def read_header(file: BinaryIO, where: str) -> Place:
                 raise BadInput(
                     f"{where}: unsupported .npy version {version}; save a plain numeric array"
                 )
+        if min(shape, default=0) < 0:
+            raise ValueError(f"shape is not valid: {shape}")
     except (
         ValueError, SyntaxError, TypeError, KeyError, AttributeError, OverflowError, MemoryError,
         RecursionError, tokenize.TokenError,
