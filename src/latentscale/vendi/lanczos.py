@@ -257,7 +257,7 @@ class KernelTraces:
             raise ValueError(f"{n} rows are too few for probes; take all eigenvalues")
         signs = (2 * generator.integers(0, 2, size=(n, probes)) - 1).astype(np.int8)
         first = np.full(n, n**-0.5) if roots is None else roots / np.linalg.norm(roots)
-        shares, leaders = _merge_equal_rows(first, keys)
+        shares, leaders = merge_equal_rows(first, keys)
         distinct = round(float(np.square(shares).sum()))
         # Few distinct rows are spanned whole, which leaves nothing to the probes.
         columns = min(deflated, max(distinct // 4, min(distinct, 4 * probes)))
@@ -762,7 +762,7 @@ def _scores(traces: KernelTraces) -> dict[float, Estimate]:
     return {order: scores[order] for order in traces.orders}
 
 
-def _merge_equal_rows(
+def merge_equal_rows(
     roots: Float64Array, keys: UInt64Array | None
 ) -> tuple[Float64Array, Int64Array]:
     """Return the entries of the unit vectors of groups of equal rows, and each group's first row.

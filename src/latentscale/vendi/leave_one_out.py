@@ -18,6 +18,12 @@ of :math:`A_i`. All rows of a random sample share the products with A. The varia
 fresh samples is then n - 1 times that of the scores without a row (Efron & Stein, The jackknife
 estimate of variance, 1981).
 
+*Equal rows.* Of several rows that are equal, :math:`e_i` is s times the unit vector of their span,
+and a rest that A maps to 0. Lanczos starts at the former, and the rest adds the node 0 with the
+weight :math:`1 - s^2`: a rule with few nodes knows little of so much weight where small powers are
+steep. T' then is :math:`P \Theta P` without its zero, with the nodes in :math:`\Theta` and P the
+projection that removes the roots of their weights.
+
 The vectors of a run have to stay orthogonal: a second copy of the largest eigenvalue in T would
 leave one in T'. So all are kept.
 
@@ -42,14 +48,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentscale.array_types import BoolArray, Float64Array, Int64Array
+from latentscale.array_types import BoolArray, Float64Array, Int64Array, UInt64Array
 from latentscale.linalg.lanczos import Recurrence
 from latentscale.linalg.quadrature import tridiagonal_matrices
 from latentscale.sampling.subsets import allowance_for_few
 from latentscale.tiles.distances import Points
+from latentscale.tiles.top_lists import content_keys
 from latentscale.vendi.kernel_products import SimilarityTiles, Tile, kept_type, multiply_tiles
 from latentscale.vendi.kernels import Kernel
-from latentscale.vendi.lanczos import KEPT_BYTES
+from latentscale.vendi.lanczos import KEPT_BYTES, merge_equal_rows
 
 ROWS = 64
 """Number of rows that are left out, one at a time; the error is uncertain by a tenth."""
@@ -150,13 +157,28 @@ def leave_one_out_errors(
     single = tiles[0].similarities.itemsize == 4
     similar = np.asarray(multiply_tiles(tiles, np.ones((n, 1)), single=single)[0])[:, 0]
     chosen, represented = _choose(similar, n * masses, rows, generator)
-    start = np.zeros((n, len(chosen)))
-    start[chosen, np.arange(len(chosen))] = 1.0
+    start, shares = _starts(roots[:, 0], content_keys(points.rows), chosen)
     moves = None
     if median_pairs is not None:
-        columns = np.asarray(multiply_tiles(tiles, start, single=single)[0])
+        left_out = np.zeros((n, len(chosen)))
+        left_out[chosen, np.arange(len(chosen))] = 1.0
+        columns = np.asarray(multiply_tiles(tiles, left_out, single=single)[0])
         moves = _moves(kernel, columns, roots, (chosen, represented), median_pairs)
-    return _steady_errors(multiply, start, represented, scores, moves)
+    return _steady_errors(multiply, start, shares, represented, scores, moves)
+
+
+def _starts(
+    roots: Float64Array, keys: UInt64Array, chosen: Int64Array
+) -> tuple[Float64Array, Float64Array]:
+    """Return the unit vectors of the spans of rows that equal the chosen ones, and their shares."""
+    entries, leaders = merge_equal_rows(roots, keys)
+    start = np.where(leaders[:, None] == leaders[chosen], entries[:, None], 0.0)
+    shares = entries[chosen]
+    # What weighs nothing is mapped to 0 from anywhere.
+    nothing = np.flatnonzero(~start.any(axis=0))
+    start[chosen[nothing], nothing] = 1.0
+    shares[nothing] = 1.0
+    return start, shares
 
 
 def _choose(
@@ -236,6 +258,7 @@ def _held_tiles(points: Points, kernel: Kernel, bandwidth: float | None) -> list
 def _steady_errors(
     multiply: Multiply,
     start: Float64Array,
+    shares: Float64Array,
     represented: Float64Array,
     scores: Mapping[float, float],
     moves: BandwidthMoves | None,
@@ -253,10 +276,11 @@ def _steady_errors(
         squares = np.einsum("ij,ij->j", product, product)
         recurrence = recurrence.take_squares(squares, ROUNDING)
         if taken == steps or (taken >= MIN_STEPS and taken % STEPS == 0):
-            without = _scores_without(recurrence, scores, n)
+            without = _scores_without(recurrence, shares, scores, n)
             variance = np.zeros(len(scores))
             if moves is not None:
-                slopes, known = _slopes(recurrence, scores, represented, moves, vectors)
+                weights = represented * shares
+                slopes, known = _slopes(recurrence, scores, weights, moves, vectors)
                 without += np.outer(slopes, moves.of_rows)
                 variance += np.square(slopes) * moves.of_pairs
             before, errors = errors, _errors(without, represented, variance)
@@ -277,15 +301,36 @@ def _errors(
     return np.asarray(allowance_for_few(count - 1) * np.sqrt(variance))
 
 
-def _scores_without(recurrence: Recurrence, scores: Mapping[float, float], n: int) -> Float64Array:
+def _scores_without(
+    recurrence: Recurrence, shares: Float64Array, scores: Mapping[float, float], n: int
+) -> Float64Array:
     """Return the score of every order without each of some rows, the bandwidth held fixed."""
     matrices = tridiagonal_matrices(recurrence)
-    whole, left = (_eigenvalues(each) for each in (matrices, matrices[:, 1:, 1:]))
-    kept = 1.0 - recurrence.diagonal[0]
+    if np.all(shares == 1.0):
+        whole, left = (_eigenvalues(each) for each in (matrices, matrices[:, 1:, 1:]))
+    else:
+        whole, left = _with_node_at_0(matrices, shares)
+    kept = 1.0 - np.square(shares) * recurrence.diagonal[0]
     with np.errstate(over="ignore", divide="ignore"):
         found = [_score_without(order, scores[order], whole, left, kept) for order in scores]
     # Where nearly all weight is on one row, little but rounding is left without it.
     return np.clip(found, 1.0, n)
+
+
+def _with_node_at_0(
+    matrices: Float64Array, shares: Float64Array
+) -> tuple[Float64Array, Float64Array]:
+    """Return the nodes of runs with one more at 0, and the eigenvalues without their first row."""
+    nodes, frames = np.linalg.eigh(matrices)
+    nodes = np.concatenate([np.zeros((len(nodes), 1)), nodes], axis=1)
+    rest = np.sqrt(np.maximum(1.0 - np.square(shares), 0.0))[:, None]
+    reflected = np.concatenate([rest, shares[:, None] * frames[:, 0, :]], axis=1)
+    # The reflection that turns this unit vector into the first axis.
+    reflected[:, 0] += 1.0
+    reflected /= np.linalg.norm(reflected, axis=1, keepdims=True)
+    turn = np.eye(nodes.shape[1]) - 2.0 * reflected[:, :, None] * reflected[:, None, :]
+    turned = (turn * nodes[:, None, :]) @ turn
+    return nodes, _eigenvalues(turned[:, 1:, 1:])
 
 
 def _slopes(

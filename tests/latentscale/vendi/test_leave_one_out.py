@@ -135,6 +135,30 @@ def test_heavy_rows_are_always_left_out() -> None:
         np.testing.assert_allclose(found, expected, rtol=0.1)
 
 
+@pytest.mark.parametrize("share", [0.2, 0.5])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_equal_rows_are_left_out_one_by_one(share: float, weighted: bool) -> None:
+    """One of two equal rows takes no distinct row with it; half of the null space is known."""
+    n, orders = 120, [0.1, 0.5, 1.0, 5.0]
+    rng = np.random.default_rng(15)
+    rows, copies = rng.normal(size=(n, 8)), int(share * n)
+    rows[:copies] = rows[n - copies :]
+    weights = rng.uniform(0.5, 2.0, size=n) if weighted else np.ones(n)
+    group = np.arange(n)
+    group[:copies] += n - copies
+    matrix = kernel_matrix(rows, "rbf", 3.0)
+    without = []
+    for row in range(n):
+        left = np.bincount(group, np.where(np.arange(n) == row, 0.0, weights), minlength=n)
+        kept = left > 0
+        masses = left[kept] / left.sum()
+        among = matrix[np.ix_(kept, kept)]
+        without.append([dense_score(among, masses, order) for order in orders])
+    expected = np.sqrt(n - 1) * np.std(without, axis=0, ddof=1)
+    found = errors(rows, "rbf", 3.0, weights, rows=n, orders=orders)
+    np.testing.assert_allclose(found, expected, rtol=0.06)
+
+
 def test_high_orders_of_a_heavy_row_are_no_rounding() -> None:
     orders = [8.0, 20.0, 50.0, 100.0]
     for n, weight in ((60, 60.0), (110, 19.0), (110, 1000.0)):
