@@ -176,25 +176,30 @@ def format_gates(entry: Entry) -> str:
     return ", ".join(filter(None, [said, accepted.removesuffix(": ")]))
 
 
-def last_evaluations(entries: Sequence[Entry]) -> list[Entry]:
+def last_evaluations(entries: Sequence[Entry], name: str | None = None) -> list[Entry]:
     """Return the entry of every job that was registered last, in the order of the entries.
 
-    Gates that were changed since an earlier evaluation may judge the job otherwise.
+    Gates that were changed since an earlier evaluation may judge the job otherwise. Entries of the
+    workflow that is named go before those of other ones, which have gates of their own.
     """
+
+    def rank(entry: Entry) -> tuple[bool, str]:
+        return entry.workflow == name, entry.registered
+
     last: dict[str, Entry] = {}
     for entry in entries:
-        if entry.job not in last or entry.registered > last[entry.job].registered:
+        if entry.job not in last or rank(entry) > rank(last[entry.job]):
             last[entry.job] = entry
     return [entry for entry in entries if last[entry.job] is entry]
 
 
-def limiting(entries: Sequence[Entry]) -> list[Entry]:
+def limiting(entries: Sequence[Entry], name: str | None = None) -> list[Entry]:
     """Return the entries that set limits for the next job, the oldest first.
 
     A failed job sets none. An accepted one changed what is usual, so those before it set none. Of a
     job that was evaluated several times the last evaluation counts.
     """
-    last = last_evaluations(entries)
+    last = last_evaluations(entries, name)
     changes = (place for place, entry in enumerate(last) if entry.accepted is not None)
     return [entry for entry in last[max(changes, default=0) :] if not entry.failed]
 

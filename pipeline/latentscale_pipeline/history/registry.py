@@ -113,8 +113,10 @@ class Registry:
         chosen = [entry for entry in found if name is None or name in (entry.name, entry.workflow)]
         return sorted(chosen, key=lambda entry: (entry.finished, entry.registered, entry.job))
 
-    def earlier(self, name: str, job: FinishedJob) -> list[JobOfSeries]:
+    def earlier(self, name: str, job: FinishedJob, *, today: bool = False) -> list[JobOfSeries]:
         """Return the jobs of a name or workflow that finished before, and set limits for a job.
+
+        With ``today`` they are all others: a job whose rows come back finished long ago.
 
         Those are the ones whose gates didn't fail, from the last accepted one on. The oldest job
         comes first; of one that was evaluated several times the last evaluation counts.
@@ -122,9 +124,10 @@ class Registry:
         before = [
             entry
             for entry in self.entries(name)
-            if entry.job != job.id and (not job.finished or entry.finished <= job.finished)
+            if entry.job != job.id
+            if today or not job.finished or entry.finished <= job.finished
         ]
-        return [job_of_series(entry) for entry in limiting(before)]
+        return [job_of_series(entry) for entry in limiting(before, name)]
 
     def tag(self, tag: str, job: str) -> None:
         """Move a tag to a job.
@@ -240,7 +243,7 @@ def pick_baseline(
         If there is no such tag.
     """
     if rule == LATEST:
-        last = last_evaluations(registry.entries(name))
+        last = sorted(last_evaluations(registry.entries(name), name), key=_in_use)
         good = (entry for entry in reversed(last) if not entry.failed)
         return next((entry for entry in good if suits is None or suits(entry)), None)
     tags = registry.tags()
@@ -250,6 +253,11 @@ def pick_baseline(
             f"{registry.store.url}: no job is tagged {printable(rule)}{_known(list(tags))}"
         )
     return tagged[-1]
+
+
+def _in_use(entry: Entry) -> str:
+    """Return when a job was last in use: what is added by hand may be older than that."""
+    return entry.finished if entry.evaluation is None else entry.registered
 
 
 def _known(tags: Sequence[str]) -> str:

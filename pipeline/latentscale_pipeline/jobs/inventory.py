@@ -81,6 +81,15 @@ def read_inventory(store: ObjectStore) -> Files | None:
     return files
 
 
+def is_as_listed(store: ObjectStore, key: str) -> bool:
+    """Return whether a file is there with the size and checksum of the inventory."""
+    try:
+        listed = (read_inventory(store) or {}).get(key)
+        return listed is not None and describe_object(key, store.read(key)) == listed
+    except (CorruptResult, FileNotFoundError):
+        return False
+
+
 def _is_named(store: ObjectStore) -> bool:
     try:
         return bool(json.loads(store.read("provenance.json"))["inventory"])

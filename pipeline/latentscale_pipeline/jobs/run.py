@@ -36,6 +36,7 @@ from latentscale_pipeline.jobs.collect import assemble_results
 from latentscale_pipeline.jobs.identity import short_name
 from latentscale_pipeline.jobs.inventory import (
     INVENTORY_KEY,
+    is_as_listed,
     read_inventory,
     refresh_inventory,
     write_inventory,
@@ -234,7 +235,7 @@ def _compute(
     """Run the missing stages, and write the job's documents."""
     started = _now()
     store = work.store
-    before = _read_results(store)
+    before = _read_results(store) if is_as_listed(store, "results.json") else None
     refuse_shortfalls(plan.config, stage_states)
     # Both mark a complete job, so they have to go before any stage is recomputed.
     store.remove(INVENTORY_KEY)

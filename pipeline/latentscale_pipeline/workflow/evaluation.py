@@ -160,7 +160,7 @@ def evaluate(
                     compare(job, usual, allow_incomparable=workflow.allow_incomparable),
                     rows=None if baseline is None else count_changes(job, usual),
                 )
-                earlier = registry.earlier(workflow.name, job)
+                earlier = registry.earlier(workflow.name, job, today=True)
                 results = check_gates(gates, comparison, where, earlier)
                 for result in results:
                     if result.remark:

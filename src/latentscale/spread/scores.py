@@ -23,7 +23,9 @@ pairs say of *all* rows how like they are to the drawn ones, and so how many of 
 rows are divided into strata by that (:mod:`latentscale.spread.row_sums`). The rows of the lowest
 strata, least like any drawn row, are estimated apart from all others if fewer than :data:`FEW` of
 them were drawn. They have a wide bracket: a share of up to :data:`UNSEEN` / (k + 1) may be unlike
-the k drawn ones (but for one case in 40), with terms between bounds that the stratum sets.
+the k drawn ones (but for one case in 40), with terms between bounds that the stratum sets. If none
+was drawn, nothing says whether they are like each other, and the value has the geometric mean of
+both bounds.
 
 Sampling error
 --------------
@@ -125,13 +127,15 @@ def _undrawn(found: RowSums, share: Float64Array, column: int) -> _Rest:
     mine, counts = stratum(found.near[:, column]), found.strata[:, column]
     drawn = np.bincount(mine, minlength=STRATA)
     sparse = np.cumsum(drawn) < FEW
+    if np.count_nonzero(~sparse[mine]) < 2:  # too few rows were drawn to tell kinds apart
+        sparse[:] = False
     rest, own = int(counts[~sparse].sum()), share[~sparse[mine]]
     value, below, above = rest * float(own.mean()), 0.0, 0.0
     variance = rest**2 * float(own.var(ddof=1)) * (1.0 / len(own) + 1.0 / rest) if rest else 0.0
     for number in np.flatnonzero(sparse & (counts > 0)).tolist():
         few = share[mine == number]
         least, most = _bounds_of_terms(number, n, m)
-        mean = float(few.mean()) if len(few) else _expected_term(number, n, m)
+        mean = float(few.mean()) if len(few) else math.sqrt(least * most)
         count = int(counts[number])
         unlike = count * min(1.0, UNSEEN / (len(few) + 1))
         value += count * mean
@@ -140,12 +144,6 @@ def _undrawn(found: RowSums, share: Float64Array, column: int) -> _Rest:
         if len(few) > 1:
             variance += count**2 * float(few.var(ddof=1)) * (1.0 / len(few) + 1.0 / count)
     return _Rest(value, variance, below, above)
-
-
-def _expected_term(number: int, n: int, m: int) -> float:
-    """Return the term of a row whose similarity to drawn rows is that of a stratum."""
-    near = 0.0 if number == 0 else 1.5 * 2.0 ** (number - 2)
-    return 1.0 / (1.0 + near * (n - 1) / m)
 
 
 def _bounds_of_terms(number: int, n: int, m: int) -> tuple[float, float]:
@@ -173,7 +171,8 @@ def sampling_errors(points: Points, found: RowSums, scales: Sequence[float]) -> 
     Returns
     -------
     list of float or None
-        One for each scale; None for fewer than :data:`MIN_ROWS` rows.
+        One for each scale; None for fewer than :data:`MIN_ROWS` rows, and where rows like none of
+        these may hold most of the variance.
 
     Notes
     -----
@@ -191,18 +190,15 @@ def sampling_errors(points: Points, found: RowSums, scales: Sequence[float]) -> 
             variance = float(np.var(own - lost.sum(axis=0), ddof=1))
         else:
             variance = _covariance(own - (n - 1) * lost / _others(m))
-            variance += _unseen_variance(found, column)
-        errors.append(math.sqrt(n * variance))
+        unseen = _unseen_variance(found, column) if m < n else 0.0
+        errors.append(math.sqrt(n * variance) if unseen <= variance else None)
     return errors
 
 
 def _unseen_variance(found: RowSums, column: int) -> float:
-    """Return what the rows of strata without drawn rows add to the variance of a row's effect."""
-    n, m = found.rows, len(found.sums)
-    drawn = np.bincount(stratum(found.near[:, column]), minlength=STRATA)
-    counts = found.strata[:, column] * (drawn == 0)
-    terms = np.array([_expected_term(number, n, m) for number in range(STRATA)])
-    return float(counts @ np.square(terms)) / n
+    """Return what rows like no drawn one may add to the variance of a row's effect."""
+    seen = bool((stratum(found.near[:, column]) == 0).any())
+    return 0.0 if seen else float(found.strata[0, column]) / found.rows
 
 
 def _covariance(halves: Float64Array) -> float:

@@ -645,8 +645,11 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
             total[own] = left + float(coefficients @ known) - coupled[own]
     head = float(function(traces.ritz).sum())
     gauss, shorter, anti, radau = (head + float(total.mean()) for total in totals)
-    ends = gauss, shorter, anti + ANTI_SHARE * (anti - shorter), radau
-    low, high = min(ends), max(ends)
+    ends = gauss, shorter, anti + ANTI_SHARE * (anti - shorter)
+    low, high = min(*ends, radau), max(*ends, radau)
+    # Further steps hardly move the certain end, so half of the way there is judged.
+    half = 0.5 * (gauss + radau)
+    quadrature = max(*ends, half) - min(*ends, half)
     error = float(totals[0].std(ddof=1)) / math.sqrt(probes)
     margin = student_quantile(CONFIDENCE, probes - 2) * error
     margin += _rounding(traces, rules[0], function)
@@ -659,7 +662,7 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
     unseen = rules[0].weights * function(rules[0].nodes) * (rules[0].nodes <= tolerance)
     uncounted += float(unseen.sum(axis=1).mean())
     value = 0.5 * (shorter + anti)
-    return _Trace(value, low - margin - uncounted, high + margin, error, high - low)
+    return _Trace(value, low - margin - uncounted, high + margin, error, quadrature)
 
 
 def _coupling(traces: KernelTraces, function: _Term, tolerance: float) -> Float64Array:

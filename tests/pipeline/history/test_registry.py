@@ -6,6 +6,7 @@ import math
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,35 @@ def test_latest_is_the_newest_that_didnt_fail(registry: Registry) -> None:
     assert found is not None
     assert found.job == "nightly-00000002"
     assert pick_baseline(registry, "latest", "another name") is None
+
+
+def test_the_last_evaluation_of_a_job_by_this_workflow_counts(registry: Registry) -> None:
+    def evaluated(number: int, workflow: str, at: int, *, passed: bool) -> None:
+        known = {"workflow": workflow, "evaluation": f"{workflow}{at}", "passed": passed}
+        time = f"2026-03-{at:02d}T00:00:00+00:00"
+        registry.add(replace(night(number, **known), registered=time))
+
+    def picked() -> tuple[str, int]:
+        entry = pick_baseline(registry, "latest", "nightly")
+        assert entry is not None
+        new = finished_job(results([row(9.0)]), None, "jobs/nightly-00000010")
+        return entry.job, len(registry.earlier("nightly", new, today=True))
+
+    evaluated(1, "nightly", 1, passed=True)
+    evaluated(2, "nightly", 2, passed=True)
+    evaluated(2, "strict", 3, passed=False)
+    assert picked() == ("nightly-00000002", 2), "another workflow has gates of its own"
+    evaluated(2, "nightly", 4, passed=False)
+    assert picked() == ("nightly-00000001", 1)
+    # What was evaluated last is the latest, although the job was computed first.
+    evaluated(3, "nightly", 5, passed=True)
+    evaluated(1, "nightly", 6, passed=True)
+    assert picked() == ("nightly-00000001", 2)
+    document = results([row(9.0)])
+    document["job"] |= {"id": "nightly-00000001", "finished": "2026-01-01T02:00:00Z"}
+    again = finished_job(document, None, "jobs/nightly-00000001")
+    assert len(registry.earlier("nightly", again)) == 0
+    assert len(registry.earlier("nightly", again, today=True)) == 1
 
 
 def test_an_accepted_job_is_a_baseline_and_limits_begin_anew(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from latentscale_pipeline.jobs.inventory import refresh_inventory
 from latentscale_pipeline.storage.canonical import digest
 from latentscale_pipeline.storage.lock import Holder
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -219,14 +220,20 @@ def test_run_sees_by_its_size_that_a_file_is_damaged(
 def test_a_repaired_job_stays_finished_when_it_was(
     job: Job, latentscale: Command, what: str
 ) -> None:
-    harm(job.folder / job.key(KINDS[what]), "truncated")
     place = job.folder / "results.json"
     results = json.loads(place.read_text())
     times = {"started": "2020-01-01T00:00:00+00:00", "finished": "2020-01-01T00:01:00+00:00"}
     place.write_text(json.dumps({**results, "job": {**results["job"], **times}}))
+    # As if it had finished then.
+    refresh_inventory(ObjectStore(str(job.folder)), ["results.json"])
+    harm(job.folder / job.key(KINDS[what]), "truncated")
     assert latentscale("run", job.config).code == 0
     repaired = json.loads(place.read_text())["job"]
     assert {key: repaired[key] for key in times} == times
+    # Of a damaged file the times may be wrong, too.
+    place.write_text(place.read_text().replace('"2020-01-01T00:01', '"1020-01-01T00:01'))
+    assert latentscale("run", job.config, "--verify").code == 0
+    assert json.loads(place.read_text())["job"]["finished"] > "2026"
 
 
 def test_run_says_that_it_compared_sizes_alone(job: Job, latentscale: Command) -> None:

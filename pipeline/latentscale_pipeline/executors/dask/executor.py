@@ -39,8 +39,8 @@ class DaskExecutor:
     """Runs tasks on the workers of a Dask client.
 
     A failed task is sent to another worker, if there is one. When a worker dies, only the tasks
-    that it was running are reported as failed. Those that waited on it, and those that it had ended
-    without the scheduler knowing yet, are sent again.
+    that it was running are reported as failed. Those that waited on it are sent again, and so are
+    those that it had ended without the scheduler knowing yet, if another one had begun since.
 
     Parameters
     ----------
