@@ -297,29 +297,31 @@ def _select(corpus: Corpus, job: str | None, **chosen: Any) -> Int64Array:
         )
     if chosen["table"] is not None:
         raise click.UsageError("--where reads the columns of --rows or of --table, not of both")
-    rows = rows_of_corpus(read_job(job), corpus)
-    conditions = [] if given is None else [f"({given})"]
-    for reason, found in filters.items():
-        check_reason(rows, reason)
-        check_columns_cover_all(rows, found.where)
-        if not found.stays:
-            conditions.append(f"not ({found.where})")
-            count = count_rows(rows, found.where)
-            click.echo(f"{count:,} of {corpus.n:,} rows left out: {reason}", err=True)
-    where = " and ".join(conditions) or None
-    if given is not None:
-        check_columns_cover_all(rows, given)
-    among = find_rows(rows, where, None, None)
-    chosen_rows = _chosen(corpus, _selection(where=None, **chosen), among)
+    known = rows_of_corpus(read_job(job), corpus)
+    for reason in filters:
+        check_reason(known, reason)
+    alone = {reason: found for reason, found in filters.items() if not found.stays}
+    given = [] if given is None else [f"({given})"]
+    where = " and ".join([*given, *(f"not ({found.where})" for found in alone.values())])
+    for condition in (*given, *(found.where for found in filters.values())):
+        check_columns_cover_all(known, condition)
+    for reason, found in alone.items():
+        _say_left_out(count_rows(known, found.where), corpus.n, reason)
+    among = find_rows(known, where or None, None, None)
+    rows = _chosen(corpus, _selection(where=None, **chosen), among)
+    # Of rows that are near each other one stays, so all other conditions come first.
     for reason, found in filters.items():
         if found.stays:
-            before = len(chosen_rows)
-            chosen_rows = one_of_each(rows, found.stays, chosen_rows)
-            left_out = before - len(chosen_rows)
-            click.echo(f"{left_out:,} of {before:,} rows left out: {reason}", err=True)
+            kept = one_of_each(known, found.stays, rows)
+            _say_left_out(len(rows) - len(kept), len(rows), reason)
+            rows = kept
     if without:
-        click.echo(f"{len(chosen_rows):,} of {corpus.n:,} rows stay", err=True)
-    return chosen_rows
+        click.echo(f"{len(rows):,} of {corpus.n:,} rows stay", err=True)
+    return rows
+
+
+def _say_left_out(count: int, rows: int, reason: str) -> None:
+    click.echo(f"{count:,} of {rows:,} rows left out: {reason}", err=True)
 
 
 def _chosen(corpus: Corpus, selection: Selection, among: Int64Array | None) -> Int64Array:

@@ -123,9 +123,8 @@ def _rows_said(results: Results, rows: Sequence[Strip]) -> str:
     rest = f" Nothing says what is usual of {unknown} of these." if unknown else ""
     beyond = sum(strip.away > 1 and not strip.differs for strip in rows)
     if beyond:
-        rest += (
-            f" {counted(beyond, 'count')} beyond the usual, as chance may put among so many scores."
-        )
+        lie = counted(beyond, "count lies", "counts lie")
+        rest += f" {lie} beyond the usual, as chance may have it among so many scores."
     if not unusual:
         return f"Nothing unusual among its rows.{rest}" if not rest else rest.strip()
     said = "One of these is" if unusual == 1 else f"{unusual} of these are"

@@ -135,11 +135,7 @@ def evaluate(
                 measured = measures_of(plan.config)
                 check_names(gates, where, measured=measured, compares=compares)
                 baseline = _baseline(workflow, where, registry, plan, echo)
-                key = _key(workflow, plan, gates, baseline)
-                entry = _find_evaluation(registry, workflow, plan, key, baseline)
-                if entry is None and _is_moving(workflow) and _evaluated(registry, key):
-                    key = _key(workflow, plan, gates, baseline, moved=True)
-                    entry = _evaluated(registry, key)
+                key, entry = _identify(registry, workflow, plan, gates, baseline)
                 page = registry.store.locate(f"evaluations/{key}/comparison.html")
                 if entry is not None:
                     at = entry.registered.replace("T", " ")[:16]
@@ -247,37 +243,42 @@ def _is_there(entry: Entry) -> bool:
     return find_job(entry.url).exists("results.json")
 
 
-def _evaluated(registry: Registry, key: str) -> Entry | None:
-    """Return the entry of an evaluation, if it was registered."""
-    found = (entry for entry in registry.entries() if entry.evaluation == key)
-    return next(found, None)
+def _identify(
+    registry: Registry,
+    workflow: Workflow,
+    plan: Plan,
+    gates: Sequence[Gate],
+    baseline: str | None,
+) -> tuple[str, Entry | None]:
+    """Return the key of an evaluation, and its entry if it was registered before.
 
-
-def _find_evaluation(
-    registry: Registry, workflow: Workflow, plan: Plan, key: str, baseline: str | None
-) -> Entry | None:
-    """Return an earlier evaluation whose verdict would be the same today.
-
-    Under the rule ``latest`` that is so until a job of other rows is evaluated, unless the baseline
-    is still the one of then.
+    With the rule ``latest`` the baseline isn't part of the key, because every job that passes would
+    change the keys of those before. So the same rows may meet another baseline: where others were
+    evaluated since, and it isn't the one of then, it is part of the key.
     """
-    found = _evaluated(registry, key)
-    if found is None or not _is_moving(workflow):
-        return found
-    if found.baseline == (None if baseline is None else strip_credentials(baseline)):
-        return found
+    moving = workflow.baseline == "latest"
+    key = _key(workflow, plan, gates, "latest" if moving else baseline)
+    found = _registered(registry, key)
+    if not moving or found is None or found.baseline == _stripped(baseline):
+        return key, found
     rows = plan.fingerprints["corpus"], plan.fingerprints.get("reference")
     moved = any(
         entry.registered > found.registered
         and (entry.corpus_fingerprint, entry.reference_fingerprint) != rows
         for entry in registry.entries(workflow.name)
     )
-    return None if moved else found
+    if not moved:
+        return key, found
+    key = _key(workflow, plan, gates, baseline)
+    return key, _registered(registry, key)
 
 
-def _is_moving(workflow: Workflow) -> bool:
-    """Return whether the baseline may be another job each time."""
-    return workflow.baseline == "latest"
+def _registered(registry: Registry, key: str) -> Entry | None:
+    return next((entry for entry in registry.entries() if entry.evaluation == key), None)
+
+
+def _stripped(baseline: str | None) -> str | None:
+    return None if baseline is None else strip_credentials(baseline)
 
 
 def _why_no_baseline(workflow: Workflow, registry: Registry, before: str | None = None) -> str:
@@ -289,25 +290,13 @@ def _why_no_baseline(workflow: Workflow, registry: Registry, before: str | None 
     return f"none yet: this is the first in {registry.store.url}"
 
 
-def _key(
-    workflow: Workflow,
-    plan: Plan,
-    gates: Sequence[Gate],
-    baseline: str | None,
-    *,
-    moved: bool = False,
-) -> str:
-    """Hash what determines an evaluation's verdict.
-
-    With the rule ``latest`` the baseline is included only where the same rows were evaluated before
-    and it has ``moved`` since: every job that passes would change the key of those before.
-    """
-    moving = _is_moving(workflow) and not moved
+def _key(workflow: Workflow, plan: Plan, gates: Sequence[Gate], baseline: str | None) -> str:
+    """Hash what determines an evaluation's verdict."""
     return digest(
         {
             "workflow": workflow.name,
             "job": plan.config_hash,
-            "baseline": "latest" if moving else strip_credentials(baseline or ""),
+            "baseline": _stripped(baseline) or "",
             "scales_from": workflow.scales_from,
             "gates": [gate.fields for gate in gates],
             **({"allow_incomparable": True} if workflow.allow_incomparable else {}),

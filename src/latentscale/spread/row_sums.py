@@ -43,8 +43,8 @@ class RowSums:
         Bounds of their relative errors.
     rows : int
         Number of terms of a sum.
-    near : ndarray of float64, shape (m, s)
-        Sums over the other drawn rows alone.
+    drawn_sums : ndarray of float64, shape (m, s)
+        The same sums over the other drawn rows alone.
     strata : ndarray of int64, shape (STRATA, s)
         Number of rows that weren't drawn, by the sum of their similarities to the drawn ones.
     """
@@ -52,7 +52,7 @@ class RowSums:
     sums: Float64Array
     errors: Float64Array
     rows: int
-    near: Float64Array
+    drawn_sums: Float64Array
     strata: Int64Array
 
     def __add__(self, other: RowSums) -> RowSums:
@@ -61,7 +61,7 @@ class RowSums:
             self.sums + other.sums,
             np.maximum(self.errors, other.errors),
             self.rows + other.rows,
-            self.near + other.near,
+            self.drawn_sums + other.drawn_sums,
             self.strata + other.strata,
         )
 

@@ -58,7 +58,7 @@ TILE_ROWS = 1024
 """Rows of a tile of similarities."""
 
 FEW = 8
-"""Drawn rows of a stratum from which their spread tells that of the others."""
+"""Number of drawn rows from which the scatter of their terms tells that of others of their kind."""
 
 UNSEEN = -math.log(0.025)
 """Largest number of cases of a kind of which none was seen, but for one case in 40."""
@@ -124,7 +124,7 @@ class _Rest:
 def _undrawn(found: RowSums, share: Float64Array, column: int) -> _Rest:
     """Estimate the terms of the rows that weren't drawn, those unlike drawn rows apart."""
     n, m = found.rows, len(share)
-    mine, counts = stratum(found.near[:, column]), found.strata[:, column]
+    mine, counts = stratum(found.drawn_sums[:, column]), found.strata[:, column]
     drawn = np.bincount(mine, minlength=STRATA)
     sparse = np.cumsum(drawn) < FEW
     if np.count_nonzero(~sparse[mine]) < 2:  # too few rows were drawn to tell kinds apart
@@ -197,7 +197,7 @@ def sampling_errors(points: Points, found: RowSums, scales: Sequence[float]) -> 
 
 def _unseen_variance(found: RowSums, column: int) -> float:
     """Return what rows like no drawn one may add to the variance of a row's effect."""
-    seen = bool((stratum(found.near[:, column]) == 0).any())
+    seen = bool((stratum(found.drawn_sums[:, column]) == 0).any())
     return 0.0 if seen else float(found.strata[0, column]) / found.rows
 
 

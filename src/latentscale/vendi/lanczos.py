@@ -43,10 +43,9 @@ for PAP they are :math:`n - k`, :math:`1 - \sum \theta_i` and :math:`\|A\|_F^2 -
 each half of the probes are fitted to the other half, so no probe is corrected by coefficients that
 were fitted to it.
 
-*Equal rows* and rows of weight 0 add eigenvalues 0, of eigenvectors that are known. Many of them
-would be a lump of the spectrum where small powers are steep, of which rules with few nodes know
-little. So equal rows have equal probes, scaled to the unit vectors of the space that is left, and
-count once.
+*Equal rows* and rows of weight 0 add eigenvalues 0, whose eigenvectors are known. Small powers are
+steep there, so a rule with few nodes is wrong about many of them. So probes have no part of these
+eigenvectors: a group of equal rows has one sign, times the unit vector of its span.
 
 The interval of the trace is Student's over the probes, widened to the ends of the quadrature, by
 the remainder, and by the error of the entries of A (as in :mod:`latentscale.vendi.scores`). The
@@ -344,8 +343,11 @@ class KernelTraces:
         for _ in range(2):
             probes -= basis @ (basis.T @ probes)
         squared = np.einsum("ij,ij->j", probes, probes)
-        squared[squared <= len(basis) * EPSILON**2] = 0.0
-        first = np.where(squared > 0, probes / np.sqrt(np.where(squared > 0, squared, 1.0)), 0.0)
+        # Nothing but rounding is left of probes in the span of the basis.
+        nothing = squared <= len(basis) * EPSILON**2
+        squared[nothing] = 0.0
+        first = probes / np.sqrt(np.where(nothing, 1.0, squared))
+        first[:, nothing] = 0.0
         return replace(
             self,
             phase="lanczos",

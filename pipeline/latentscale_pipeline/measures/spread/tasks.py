@@ -17,7 +17,7 @@ from latentscale_pipeline.measures.shared.bandwidth import read_bandwidth
 from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
-_ARRAYS = ("sums", "errors", "near", "strata")
+_ARRAYS = ("sums", "errors", "drawn_sums", "strata")
 """Fields that are arrays."""
 
 
