@@ -38,7 +38,7 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.errors import BadInput, GateFailed, Interrupted, how_to_install
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import Finished, is_finished, run_job
-from latentscale_pipeline.jobs.sources import SOURCE_NAMES, ingest_sources
+from latentscale_pipeline.jobs.sources import SOURCE_NAMES, JobSources, ingest_sources
 from latentscale_pipeline.measures.fresh_samples import sample_sizes
 from latentscale_pipeline.progress import reported, silent
 from latentscale_pipeline.report.terminal import print_scores
@@ -100,14 +100,7 @@ def run(
     values = {name: about.pop(name) for name in SOURCE_NAMES}
     with ended_by_signals():
         config = read_job(given[0], **about)
-        sources = choose_sources(given, config, values)
-        if (count := len(sources["corpus"][0])) > 1 and not quiet:
-            echo_ingest(
-                f"{count} sources are read as one corpus; --reference compares with another"
-            )
-        with reported("ingest", "rows") as progress:
-            shown, told = (silent, None) if quiet else (progress, echo_ingest)
-            config = ingest_sources(config, sources, shown, told, name_option)
+        config = ingest_given(config, choose_sources(given, config, values), quiet=quiet)
         plan = plan_job(config, allow_code=allow_code, quiet=quiet)
         if fail_on_difference:
             _refuse_incomparable(plan)
@@ -180,6 +173,15 @@ def demo(output: str, every_score: bool, quiet: bool, verbose: bool) -> None:
         plan = plan_job(read_job(str(data / "demo.yaml"), overrides), allow_code=False, quiet=quiet)
         finished = run_plan(plan, quiet=quiet, verbose=verbose)
     print_finished(finished, every_score=every_score)
+
+
+def ingest_given(config: JobConfig, sources: JobSources, *, quiet: bool) -> JobConfig:
+    """Ingest what a job file can't name, with progress on standard error."""
+    if (count := len(sources["corpus"][0])) > 1 and not quiet:
+        echo_ingest(f"{count} sources are read as one corpus; --reference compares with another")
+    with reported("ingest", "rows") as progress:
+        shown, told = (silent, None) if quiet else (progress, echo_ingest)
+        return ingest_sources(config, sources, shown, told, name_option)
 
 
 def echo_ingest(line: str) -> None:

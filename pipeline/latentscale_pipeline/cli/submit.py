@@ -11,7 +11,8 @@ from rich.console import Console
 
 from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, read_job
 from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, KEEP, QUIET, taking
-from latentscale_pipeline.cli.run import ended_by_signals, plan_job
+from latentscale_pipeline.cli.run import ended_by_signals, ingest_given, plan_job
+from latentscale_pipeline.cli.source_arguments import SOURCE_OPTIONS, choose_sources
 from latentscale_pipeline.cli.status import ACTIVE_STATES, watch_job
 from latentscale_pipeline.config.cluster import Kubernetes
 from latentscale_pipeline.config.job import JobConfig
@@ -19,6 +20,7 @@ from latentscale_pipeline.errors import Incomplete
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.run import is_finished
 from latentscale_pipeline.jobs.schedulers import look_at
+from latentscale_pipeline.jobs.sources import SOURCE_NAMES, JobSources
 from latentscale_pipeline.jobs.submission import (
     UNKNOWN_HASH,
     plan_submission,
@@ -35,14 +37,14 @@ ENDING_SECONDS = 30.0
 
 
 @click.command(no_args_is_help=True)
-@click.argument("given", metavar="SOURCE|JOB.yaml")
-@taking(*JOB_OPTIONS)
+@click.argument("given", metavar="SOURCE...|JOB.yaml", nargs=-1, required=True)
+@taking(*JOB_OPTIONS, *SOURCE_OPTIONS)
 @click.option("--dry-run", is_flag=True, help="Print what would be submitted; write nothing.")
 @click.option("--wait", is_flag=True, help="Show progress until it ends; exit with its code.")
 @click.option("--requeue", is_flag=True, help="Start a driver again that dies or runs out of time.")
 @taking(KEEP, ALLOW_CODE, JSON, QUIET)
 def submit(
-    given: str,
+    given: tuple[str, ...],
     dry_run: bool,
     wait: bool,
     requeue: bool,
@@ -61,13 +63,17 @@ def submit(
     \b
     Example:
       latentscale submit nightly.yaml -o cluster.kind=slurm -o cluster.workers=40
+      latentscale submit docs.parquet --vectors embedding -o cluster.kind=slurm
     """
+    values = {name: about.pop(name) for name in SOURCE_NAMES}
     with ended_by_signals():
         how = {"requeue": requeue, "keep": keep, "allow_code": allow_code}
-        job = read_job(given, **about)
+        job = read_job(given[0], **about)
+        sources = choose_sources(given, job, values)
         if dry_run:
-            _preview(job, **how)
+            _preview(job, sources, **how)
             return
+        job = ingest_given(job, sources, quiet=quiet)
         plan = plan_job(job, allow_code=how["allow_code"], quiet=quiet)
         if is_finished(plan):
             click.echo("nothing had to be submitted: this job was already finished")
@@ -75,9 +81,9 @@ def submit(
             submit_and_report(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
 
 
-def _preview(job: JobConfig, **how: bool) -> None:
+def _preview(job: JobConfig, sources: JobSources, **how: bool) -> None:
     """Print what would be submitted: the driver, then what the driver submits for its workers."""
-    plan, prospects = plan_without_ingest(job, allow_code=how["allow_code"])
+    plan, prospects = plan_without_ingest(job, sources, allow_code=how["allow_code"])
     for source in prospects:
         told = printable(f"{source}: not a corpus yet; submit would ingest it first")
         click.echo(f"{told} ({UNKNOWN_HASH} stands for the hash in the job's name)", err=True)

@@ -10,22 +10,20 @@ stages share as many workers as partitions and memory allow, in the order of the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.user_functions import refuse_code
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.corpus.ingest.create import UningestedCorpus, find_corpus
-from latentscale_pipeline.corpus.ingest.sources import FieldChoice
+from latentscale_pipeline.corpus.ingest.create import UningestedCorpus
 from latentscale_pipeline.engine.calibration import TYPICAL, Rates, calibrate
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.jobs.automatic_cluster import typical_work_seconds
 from latentscale_pipeline.jobs.machine import describe_machine
 from latentscale_pipeline.jobs.plan import (
-    corpus_sources,
     describe_stage,
     drop_inapplicable_measures,
     identify_plan,
@@ -37,9 +35,9 @@ from latentscale_pipeline.jobs.run import frozen_config, work_with_caches
 from latentscale_pipeline.jobs.run_estimate import WORTH_AN_ESTIMATE_SECONDS, read_shards
 from latentscale_pipeline.jobs.schedule import Schedule, simulate_schedule
 from latentscale_pipeline.jobs.shared_scales import read_scales
+from latentscale_pipeline.jobs.sources import JobSources, find_corpora
 from latentscale_pipeline.jobs.stage_forecast import StageForecast, forecast_stage
 from latentscale_pipeline.jobs.worker_pool import STARTUP_SECONDS, WorkerPool
-from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 PLAN_SCHEMA = "latentscale.plan/1"
@@ -50,7 +48,7 @@ INGEST_OPERATIONS = 4
 
 def forecast_job(
     config: JobConfig,
-    sources: Mapping[Role, tuple[Sequence[str], FieldChoice]] | None = None,
+    sources: JobSources | None = None,
     *,
     allow_code: bool = False,
 ) -> dict[str, Any]:
@@ -79,17 +77,12 @@ def forecast_job(
     """
     refuse_code(config.measures, allowed=allow_code)
     with storage_options(config.storage_options):
-        return _forecast(config, sources or {})
+        return _forecast(config, sources)
 
 
-def _forecast(
-    config: JobConfig, sources: Mapping[Role, tuple[Sequence[str], FieldChoice]]
-) -> dict[str, Any]:
+def _forecast(config: JobConfig, sources: JobSources | None) -> dict[str, Any]:
     scales = read_scales(config)
-    found: dict[Role, Corpus | UningestedCorpus] = {}
-    for role, (url, excluded) in corpus_sources(config).items():
-        patterns, fields = sources.get(role, ([url], FieldChoice()))
-        found[role] = find_corpus(patterns, config.output, fields=fields).without(excluded)
+    found = find_corpora(config, sources)
     config = drop_inapplicable_measures(config, found)
     facts = job_facts(config, found, scales)
     stages = plan_stages(config, facts)

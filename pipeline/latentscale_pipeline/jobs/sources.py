@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.formats.container import UnknownField
-from latentscale_pipeline.corpus.ingest.create import ensure_corpus, find_corpus
+from latentscale_pipeline.corpus.ingest.create import UningestedCorpus, ensure_corpus, find_corpus
 from latentscale_pipeline.corpus.ingest.sources import FieldChoice
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.ingestion import runner_for
+from latentscale_pipeline.jobs.plan import corpus_sources
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.progress import Echo, Progress
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -107,6 +109,26 @@ class SourceChoice:
         if config.reference is not None:
             found["reference"] = ([config.reference], reference)
         return found
+
+
+def find_corpora(
+    config: JobConfig, sources: JobSources | None = None
+) -> dict[Role, Corpus | UningestedCorpus]:
+    """Return the corpora of a job; what isn't ingested is known from its headers.
+
+    Nothing is written. ``sources`` are those of :meth:`SourceChoice.sources_of`, by default those
+    that the job names.
+
+    Raises
+    ------
+    BadInput, Incomplete
+        As :func:`find_corpus`.
+    """
+    found: dict[Role, Corpus | UningestedCorpus] = {}
+    for role, (url, excluded) in corpus_sources(config).items():
+        patterns, fields = (sources or {}).get(role, ([url], FieldChoice()))
+        found[role] = find_corpus(patterns, config.output, fields=fields).without(excluded)
+    return found
 
 
 def ingest_sources(

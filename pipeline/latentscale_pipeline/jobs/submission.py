@@ -35,7 +35,7 @@ from latentscale_pipeline.config.cluster import (
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.user_functions import refuse_code
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.corpus.ingest.create import UningestedCorpus, find_corpus
+from latentscale_pipeline.corpus.ingest.create import UningestedCorpus
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError, first_line
 from latentscale_pipeline.executors.dask.batch import import_jobqueue, worker_script
 from latentscale_pipeline.executors.dask.kubernetes_objects import create_object, import_kr8s
@@ -48,7 +48,6 @@ from latentscale_pipeline.executors.dask.manifests import (
 from latentscale_pipeline.jobs.identity import short_name
 from latentscale_pipeline.jobs.plan import (
     Plan,
-    corpus_sources,
     drop_inapplicable_measures,
     identify_plan,
     job_facts,
@@ -57,12 +56,12 @@ from latentscale_pipeline.jobs.plan import (
 from latentscale_pipeline.jobs.run import prepare_job
 from latentscale_pipeline.jobs.schedulers import look_at
 from latentscale_pipeline.jobs.shared_scales import read_scales
+from latentscale_pipeline.jobs.sources import JobSources, find_corpora
 from latentscale_pipeline.jobs.submission_records import (
     Submission,
     last_submission,
     record_submission,
 )
-from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.storage.lock import read_lock
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
@@ -154,8 +153,12 @@ def plan_submission(plan: Plan, *, requeue: bool, keep: bool, allow_code: bool) 
     )
 
 
-def plan_without_ingest(config: JobConfig, *, allow_code: bool) -> tuple[Plan, list[str]]:
+def plan_without_ingest(
+    config: JobConfig, sources: JobSources | None = None, *, allow_code: bool
+) -> tuple[Plan, list[str]]:
     """Plan a job from manifests and headers alone; nothing is ingested or written.
+
+    ``sources`` are as those of :func:`~latentscale_pipeline.jobs.forecast.forecast_job`.
 
     Returns
     -------
@@ -172,10 +175,7 @@ def plan_without_ingest(config: JobConfig, *, allow_code: bool) -> tuple[Plan, l
     """
     refuse_code(config.measures, allowed=allow_code)
     with storage_options(config.storage_options):
-        found: dict[Role, Corpus | UningestedCorpus] = {
-            role: find_corpus(url, config.output).without(excluded)
-            for role, (url, excluded) in corpus_sources(config).items()
-        }
+        found = find_corpora(config, sources)
         config = drop_inapplicable_measures(config, found)
         facts = job_facts(config, found, read_scales(config))
     stages = plan_stages(config, facts)

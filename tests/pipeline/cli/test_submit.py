@@ -80,3 +80,36 @@ def test_a_missing_source_is_bad_input(latentscale: Command, config: Path, tmp_p
     [line] = ended.err.splitlines()
     assert line.startswith(f"latentscale: {tmp_path}/none.npy: ")
     assert not (tmp_path / "jobs").exists()
+
+
+def test_sources_and_their_labels(latentscale: Command, tmp_path: Path) -> None:
+    rows = np.random.default_rng(2).normal(size=(120, 4)).astype("f4")
+    for name, part in (("a", rows[:70]), ("b", rows[70:])):
+        np.savez(
+            tmp_path / f"{name}.npz", vector=part, other=part[:, ::-1], key=np.arange(len(part))
+        )
+    (tmp_path / "labels.txt").write_text("\n".join("uv"[i % 2] for i in range(120)))
+    given = (tmp_path / "a.npz", tmp_path / "b.npz", "--labels", tmp_path / "labels.txt")
+    options: tuple[Any, ...] = (
+        "--name",
+        "both",
+        "--measures",
+        "vendi",
+        "--output",
+        tmp_path / "jobs",
+    )
+    options += ("-o", "cluster.kind=slurm")
+    refused = latentscale("submit", *given, *options, "--dry-run")
+    assert refused.code == 2 and "--vectors" in refused.err
+    chosen = (*given, "--vectors", "vector", *options)
+    before = files_below(tmp_path)
+    shown = latentscale("submit", *chosen, "--dry-run")
+    assert shown.code == 0, shown.err
+    assert files_below(tmp_path) == before
+    planned = json.loads(latentscale("plan", *chosen, "--json").out)
+    target = planned["corpora"]["corpus"]["target"]
+    assert latentscale("run", *chosen, "-o", "cluster.kind=serial", "--quiet").code == 0
+    submitted = latentscale("submit", *chosen, "--dry-run", "--quiet")
+    assert (submitted.code, submitted.err) == (0, "")
+    again = json.loads(latentscale("plan", target, *options, "--json").out)
+    assert f" resume {again['job']['folder']} --here" in submitted.out
