@@ -6,7 +6,8 @@ comparisons of columns with literals and with each other, ``in`` and ``not in`` 
 booleans is a condition by itself, and so is one of text that holds nothing but true and false.
 Where columns have values that are missing, ``x is null`` and ``x is not null`` tell which. Any
 other condition on a missing value is neither true nor false, as in SQL, and so is its negation.
-A text that is missing is stored as an empty one: it is null, and also equal to ''.
+A text that is missing is stored as an empty one: it is null, and also equal to ''. Text that holds
+nothing but numbers is compared with a number as numbers, as in a CSV file with empty cells.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ class _Evaluation:
             if ast.unparse(node) == ast.unparse(_parsed(self._expression)):
                 raise self._refused(f"not a condition; {EXAMPLE}")
             raise self._refused(f"{ast.unparse(node)!r} isn't a condition; compare it with a value")
-        return self._where_known(flags, node)
+        return self._where_known(flags, (node, flags))
 
     def value(self, node: ast.expr) -> Any:
         """Return a column or a literal; any other node is refused."""
@@ -212,11 +213,18 @@ class _Evaluation:
                 return -value
         raise self._refused(f"{ast.unparse(node)!r} can't be part of a condition; {EXAMPLE}")
 
-    def _where_known(self, found: BoolArray, *nodes: ast.expr) -> Truth:
+    def _where_known(self, found: BoolArray, *sides: tuple[ast.expr, Any]) -> Truth:
+        """Return where a finding is true and where false, of sides and what they were taken for."""
         true, false = found, ~found
-        for node in nodes:
-            if isinstance(node, ast.Name) and node.id in self._nulls:
+        for node, taken in sides:
+            if not isinstance(taken, np.ndarray) or not isinstance(node, ast.Name):
+                continue
+            column = self._columns[node.id]
+            if node.id in self._nulls:
                 known = ~self._nulls[node.id]
+                true, false = true & known, false & known
+            if _is_text(column) and not _is_text(taken):
+                known = np.asarray(column != "", bool)
                 true, false = true & known, false & known
         return true, false
 
@@ -228,18 +236,19 @@ class _Evaluation:
             items = [self.value(item) for item in right.elts]
             if any(isinstance(item, np.ndarray) for item in items):
                 raise self._refused("a list may contain only literals")
-            equal = [self._equal(first, item) for item in items]
+            pairs = [self._alike(first, item) for item in items]
+            equal = [np.asarray(one == item, bool) for one, item in pairs]
             among = np.logical_or.reduce([np.zeros(np.shape(first), bool), *equal])
-            return self._where_known(~among if isinstance(op, ast.NotIn) else among, left)
+            taken = pairs[0][0] if pairs else first
+            return self._where_known(~among if isinstance(op, ast.NotIn) else among, (left, taken))
         if type(op) not in COMPARISONS:
             raise self._refused("compare with ==, !=, <, <=, >, >=, or in [a, list]")
         second = self.value(right)
         if not (isinstance(first, np.ndarray) or isinstance(second, np.ndarray)):
             raise self._refused("a comparison needs a column on one side")
         first, second = self._alike(first, second)
-        return self._where_known(
-            np.asarray(COMPARISONS[type(op)](first, second), bool), left, right
-        )
+        found = np.asarray(COMPARISONS[type(op)](first, second), bool)
+        return self._where_known(found, (left, first), (right, second))
 
     def _missing(self, left: ast.expr, right: ast.expr, *, negated: bool) -> Truth:
         match left, right:
@@ -253,16 +262,16 @@ class _Evaluation:
             "is compares only with null (x is null, x is not null); write == for other values"
         )
 
-    def _equal(self, column: Any, item: Any) -> BoolArray:
-        column, item = self._alike(column, item)
-        return np.asarray(column == item, dtype=bool)
-
     def _alike(self, first: Any, second: Any) -> tuple[Any, Any]:
-        """Return two values that can be compared: text that holds booleans as such beside one."""
+        """Return two values that can be compared: text with booleans or numbers as such."""
         if _is_flag(second):
             first = _flags(first)
         if _is_flag(first):
             second = _flags(second)
+        if _is_text(first) and not _is_text(second):
+            first = _numbers(first)
+        elif _is_text(second) and not _is_text(first):
+            second = _numbers(second)
         if _is_text(first) != _is_text(second):
             raise self._refused("text and numbers can't be compared; put text in quotes")
         return first, second
@@ -287,14 +296,25 @@ def _all_of(parts: Sequence[Truth]) -> Truth:
 
 
 def _flags(value: Any) -> Any:
-    """Return a column of text that holds nothing but true and false as booleans."""
+    """Return a column of text that holds nothing but true and false, or nothing, as booleans."""
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "TU":
         return value
+    empty = np.asarray(value == "", bool)
     true, false = (
         np.logical_or.reduce([value == word for word in words])
         for words in (TRUE_WORDS, FALSE_WORDS)
     )
-    return true if np.all(true | false) else value
+    return true if np.all(true | false | empty) and not np.all(empty) else value
+
+
+def _numbers(value: Any) -> Any:
+    """Return a column of text that holds nothing but numbers, or nothing, as numbers."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "TU":
+        return value
+    try:
+        return np.where(value == "", "nan", value).astype(np.float64)
+    except ValueError:
+        return value
 
 
 def _is_flag(value: Any) -> bool:

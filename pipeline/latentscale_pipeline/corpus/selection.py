@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from latentscale.array_types import Int64Array
+from latentscale.array_types import BoolArray, Int64Array
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import matching_rows, names_in, suggest_quotes
 from latentscale_pipeline.corpus.formats import open_values
@@ -82,11 +82,10 @@ def choose_rows(
                 raise BadInput(f"{corpus.url}: {no_row_has(name[:-1], missing, known)}")
             chosen &= having
     if selection.where is not None:
-        columns = {
-            name: _column(corpus, name, selection.table, suggest_quotes(selection.where, name))
-            for name in names_in(selection.where)
-        }
-        nulls = {n: np.isnan(own) for n, own in columns.items() if own.dtype.kind == "f"}
+        columns, nulls = {}, {}
+        for name in names_in(selection.where):
+            advice = suggest_quotes(selection.where, name)
+            columns[name], nulls[name] = _column(corpus, name, selection.table, advice)
         chosen &= matching_rows(selection.where, columns, corpus.n, nulls)
     rows = np.flatnonzero(chosen)
     if selection.sample is not None:
@@ -127,14 +126,24 @@ def no_row_has(what: str, missing: Sequence[str], known: npt.NDArray[Any]) -> st
     return f"no row has the {what} {missing[0]!r}{more}; {hint}"
 
 
-def _column(corpus: Corpus, name: str, table: str | None, advice: str = "") -> npt.NDArray[Any]:
+def _column(
+    corpus: Corpus, name: str, table: str | None, advice: str = ""
+) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Return a column that a condition names, and which of its values are missing."""
     several = SEVERAL.get(name, name)
     if several in corpus.manifest.arrays and (table is None or several == name):
-        return _companion(corpus, several)
-    if table is None:
-        return _companion(corpus, name, advice)
+        found = _companion(corpus, several)
+    elif table is None:
+        found = _companion(corpus, name, advice)
+    else:
+        return _of_table(corpus, name, table)
+    return found, np.zeros(corpus.n, bool)
+
+
+def _of_table(corpus: Corpus, name: str, table: str) -> tuple[npt.NDArray[Any], BoolArray]:
     where = strip_credentials(table)
     blocks: list[npt.NDArray[Any]] = []
+    nulls: list[BoolArray] = []
     for file in find_files(table):
         container, field = open_values(file, "", name)
         if len(field.shape) != 1:
@@ -142,8 +151,11 @@ def _column(corpus: Corpus, name: str, table: str | None, advice: str = "") -> n
                 f"{container.locate(field)}: the column doesn't have one value per row; use "
                 "another column"
             )
-        field = replace(field, empty_for_null=field.dtype.kind in "fT")
-        blocks += container.blocks(field, 0, field.shape[0])
+        field = replace(field, empty_for_null=field.dtype.kind in "biufT")
+        for block in container.blocks(field, 0, field.shape[0]):
+            values, missing = _without_texts(block, field.dtype)
+            blocks.append(values)
+            nulls.append(missing)
     rows = sum(map(len, blocks))
     if rows != corpus.n:
         raise BadInput(
@@ -152,11 +164,28 @@ def _column(corpus: Corpus, name: str, table: str | None, advice: str = "") -> n
         )
     column = np.concatenate(blocks)
     if column.dtype.kind != "S":
-        return column
+        return column, np.concatenate(nulls)
     try:
-        return np.char.decode(column, "utf-8").astype(STRINGS)
+        return np.char.decode(column, "utf-8").astype(STRINGS), np.concatenate(nulls)
     except UnicodeDecodeError:
         raise BadInput(f"{where}: its {name} isn't UTF-8; convert the file") from None
+
+
+def _without_texts(
+    block: npt.NDArray[Any], dtype: np.dtype[Any]
+) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Return a block of values in their own dtype, and which of them are missing.
+
+    Whole numbers and booleans are read as texts where one is missing; theirs is the empty text.
+    """
+    if block.dtype.kind == "f":
+        return block, np.isnan(block)
+    if block.dtype.kind != "T" or dtype.kind not in "biu":
+        return block, np.zeros(len(block), bool)
+    missing = block == ""
+    if dtype.kind == "b":
+        return block == "True", missing
+    return np.where(missing, "0", block).astype(dtype), missing
 
 
 def _companion(corpus: Corpus, name: str, advice: str = "") -> npt.NDArray[Any]:

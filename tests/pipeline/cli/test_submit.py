@@ -100,7 +100,8 @@ def test_sources_and_their_labels(latentscale: Command, tmp_path: Path) -> None:
     )
     options += ("-o", "cluster.kind=slurm")
     refused = latentscale("submit", *given, *options, "--dry-run")
-    assert refused.code == 2 and "--vectors" in refused.err
+    assert refused.code == 2
+    assert "--vectors" in refused.err
     chosen = (*given, "--vectors", "vector", *options)
     before = files_below(tmp_path)
     shown = latentscale("submit", *chosen, "--dry-run")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from latentscale_pipeline.corpus import Corpus, open_corpus, verify
 from latentscale_pipeline.corpus.expressions import matching_rows, names_in
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.corpus.selection import Selection, choose_rows
 from latentscale_pipeline.errors import BadInput
 from tests.conftest import Ended
 
@@ -169,6 +171,55 @@ CONDITIONS = st.recursive(
     ),
     max_leaves=6,
 )
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
+@pytest.mark.parametrize(
+    ("condition", "chosen"),
+    [
+        ("year >= 2020", lambda year, _: year is not None and year >= 2020),
+        ("not year >= 2020", lambda year, _: year is not None and year < 2020),
+        ("year != 2003", lambda year, _: year not in {None, 2003}),
+        ("year in [2003, 2004]", lambda year, _: year in {2003, 2004}),
+        ("year not in [2003, 2004]", lambda year, _: year not in {None, 2003, 2004}),
+        ("year is null", lambda year, _: year is None),
+        ("seen", lambda _, seen: seen is True),
+        ("not seen", lambda _, seen: seen is False),
+        ("seen == false", lambda _, seen: seen is False),
+        ("seen is null", lambda _, seen: seen is None),
+    ],
+)
+def test_numbers_and_booleans_that_are_missing(
+    tmp_path: Path,
+    corpus: Corpus,
+    kind: str,
+    condition: str,
+    chosen: Callable[[int | None, bool | None], bool],
+) -> None:
+    years = [None if i % 7 == 0 else 2000 + i % 30 for i in range(N)]
+    seen = [None if i % 5 == 0 else i % 2 == 0 for i in range(N)]
+    file = tmp_path / f"meta.{kind}"
+    if kind == "parquet":
+        table = pa.table({"year": pa.array(years, pa.int64()), "seen": pa.array(seen)})
+        pyarrow.parquet.write_table(table, file, row_group_size=3)
+    elif kind == "jsonl":
+        rows = zip(years, seen, strict=True)
+        file.write_text("".join(json.dumps({"year": y, "seen": s}) + "\n" for y, s in rows))
+    else:
+        written = [
+            "year,seen",
+            *(f"{y or ''},{'' if s is None else s}" for y, s in zip(years, seen, strict=True)),
+        ]
+        file.write_text("\n".join(written))
+    found = choose_rows(corpus, Selection(where=condition, table=str(file)))
+    expected = [i for i in range(N) if chosen(years[i], seen[i])]
+    assert found.tolist() == expected
+
+
+def test_a_csv_table_without_the_column(tmp_path: Path, corpus: Corpus) -> None:
+    (tmp_path / "meta.csv").write_text("lang,topic\n" + "en,a\n" * N)
+    with pytest.raises(BadInput, match=r"names no column 'year' .*name one that it has"):
+        choose_rows(corpus, Selection(where="year > 3", table=str(tmp_path / "meta.csv")))
 
 
 @given(CONDITIONS, st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1))

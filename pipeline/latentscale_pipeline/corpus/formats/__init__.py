@@ -193,7 +193,7 @@ def open_values(file: File, kinds: str, column: str | None) -> tuple[Container, 
             zarr.open_zarr(file)
             if file.is_folder
             else _by_content(file, _first_bytes(file), values)
-            or (text.open_lines(file) if column is None else text.open_text(file))
+            or (text.open_lines(file) if column is None else text.open_text(file, column=column))
         )
         return container, choose_column(container, column, kinds)
 

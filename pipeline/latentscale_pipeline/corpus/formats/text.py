@@ -187,11 +187,19 @@ def is_text_vectors(file: File, head: bytes) -> bool:
     return _sniffed(file, head, None) is not None
 
 
-def open_text(file: File, delimiter: str | None = None) -> Text:
-    """Open a text file; without a delimiter it is detected from the first lines."""
+def open_text(file: File, delimiter: str | None = None, *, column: str | None = None) -> Text:
+    """Open a text file; without a delimiter it is detected from the first lines.
+
+    If the first line names a ``column``, the file needs no numbers.
+    """
     head = file.head(SNIFFED_BYTES)
-    dialect = _sniffed(file, head, delimiter)
+    dialect = _sniffed(file, head, delimiter) or _naming(first_lines(head, file.size), column)
     if dialect is None:
+        if column is not None:
+            raise BadInput(
+                f"{file.name}: its first line names no column {column!r} (it begins with "
+                f"{head[:40]!r}); name one that it has"
+            )
         advice = "name the format with --format, or" if delimiter is None else "check it, or"
         raise BadInput(
             f"{file.name}: its first lines aren't rows of several numbers (it begins with "
@@ -241,6 +249,15 @@ def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
     if len(lines) > 1 and sum(numbers[0]) < 2 and not any(map(_LIST.fullmatch, cells[0])):
         return None
     return Dialect(found, tuple(str(place) for place in range(len(cells[0]))), 0)
+
+
+def _naming(lines: Sequence[str], column: str | None) -> Dialect | None:
+    """Return how a first line that names a column, once, separates its names."""
+    for delimiter in "\t,;" if column and lines else "":
+        names = tuple(cell.strip() for cell in Dialect(delimiter, (), 0).guess(lines[0]))
+        if column in names and len(set(names)) == len(names):
+            return Dialect(delimiter, names, 1)
+    return None
 
 
 def _refuse_decimal_commas(file: File, line: str) -> None:
