@@ -86,8 +86,9 @@ def kernel_distance(first: ArrayLike, second: ArrayLike) -> KernelDistance:
     Parameters
     ----------
     first, second : array_like, shapes (n, d) and (m, d)
-        At least two finite rows each. Row ``i`` goes into group ``i`` modulo the number of groups,
-        so rows that are stored in some order spread evenly.
+        At least two finite rows each, in random order: row ``i`` goes into group ``i`` modulo the
+        number of groups. Where rows are stored by kind, every group has as many of each kind, and
+        the sampling error lacks what chance makes of the kinds' shares.
 
     Raises
     ------

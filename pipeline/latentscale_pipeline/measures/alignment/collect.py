@@ -15,7 +15,7 @@ from latentscale_pipeline.measures.base import Findings, JobFacts, Results, load
 from latentscale_pipeline.measures.shared.pairs import ROLES, pairs_name
 from latentscale_pipeline.measures.shared.unpaired import unpaired_rows
 
-EQUAL = "the vectors of one model are all equal, or all equally far apart"
+EQUAL = "the vectors of one model are all equal, or all equally far apart, but for rounding"
 
 
 def collect_alignment(section: Alignment, facts: JobFacts, results: Results) -> Findings:

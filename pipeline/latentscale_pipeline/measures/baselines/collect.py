@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from latentscale.baselines.clipping import ROUNDING
@@ -50,21 +51,23 @@ def collect_baselines(section: Baselines, facts: JobFacts, results: Results) -> 
         )
     if len(facts.corpora) > 1:
         compared = results("baselines").values
-        whole = all(
-            count == corpus.n
-            for count, corpus in zip(compared["rows"], facts.corpora.values(), strict=True)
-        )
-        found["pair"] = _pair(compared)
-        scores += [_pair_score(compared, name, whole=whole) for name in OF_PAIR]
+        taken = [
+            rows / corpus.n
+            for rows, corpus in zip(compared["rows"], facts.corpora.values(), strict=True)
+        ]
+        found["pair"] = _pair(compared, taken)
+        scores += [_pair_score(compared, name, taken) for name in OF_PAIR]
     return Findings(BaselinesResults(**found), tuple(scores))
 
 
-def _pair(compared: Mapping[str, Any]) -> BaselinesOfPair:
+def _pair(compared: Mapping[str, Any], taken: Sequence[float]) -> BaselinesOfPair:
     exact, graph = compared["exact"], compared["graph"]
+    kid: Any = dict(compared["kid"])
+    kid["sampling_error"] = _error_of_all(kid["sampling_error"], taken)
     return BaselinesOfPair(
         rows=compared["rows"],
         FID=compared["fid"]["value"] if "fid" in compared else None,
-        KID=compared["kid"],
+        KID=kid,
         **{
             field: Overlap(
                 value=exact[field],
@@ -76,9 +79,9 @@ def _pair(compared: Mapping[str, Any]) -> BaselinesOfPair:
     )
 
 
-def _pair_score(compared: Mapping[str, Any], name: str, *, whole: bool) -> Score:
+def _pair_score(compared: Mapping[str, Any], name: str, taken: Sequence[float]) -> Score:
     """Return a row of ``scores``: exact if all rows were compared, else estimated from a sample."""
-    definition = SCORES[name]
+    definition, whole = SCORES[name], min(taken) == 1.0
     if name == "FID":
         if "fid" not in compared:
             return definition.score(None, "pair", reason="a covariance needs at least two rows")
@@ -87,17 +90,25 @@ def _pair_score(compared: Mapping[str, Any], name: str, *, whole: bool) -> Score
         error = compared["kid"]["sampling_error"]
         if not whole and error is None:
             return definition.score(None, "pair", reason="too few rows for an interval")
-        found = _kernel_distance(compared["kid"], whole=whole)
-        return definition.score(found, "pair", sampling_error=error)
+        found = _kernel_distance(compared["kid"], taken)
+        return definition.score(found, "pair", sampling_error=_error_of_all(error, taken))
     exact, graph = (compared[way][_field(name)] for way in ("exact", "graph"))
     return definition.score(_overlap(name, exact, graph, whole=whole), "pair")
 
 
-def _kernel_distance(found: Mapping[str, Any], *, whole: bool) -> Estimate:
+def _error_of_all(error: float | None, taken: Sequence[float]) -> float | None:
+    """Return a standard error over fresh corpora from that over fresh samples of their rows.
+
+    ``taken`` are the shares of the rows that were compared; the larger one bounds both errors.
+    """
+    return None if error is None else error * math.sqrt(max(taken))
+
+
+def _kernel_distance(found: Mapping[str, Any], taken: Sequence[float]) -> Estimate:
     value, reach = found["value"], found["rounding"]
-    if whole:
+    if min(taken) == 1.0:
         return Estimate(value, value - reach, value + reach, "exact", "")
-    reach += CONFIDENT * found["sampling_error"]
+    reach += CONFIDENT * math.sqrt(1.0 - min(taken)) * found["sampling_error"]
     # A few rows far from all others decide the score, and random ones may be without them.
     return Estimate(value, value - reach, value + reach, "estimate", "")
 

@@ -63,7 +63,8 @@ def compare_pair(inputs: Inputs) -> Output:
     roles = ("corpus", "reference")
     evaluated, reference = (_read(inputs, role) for role in roles)
     moments = [load_record(Moments, inputs.results[f"moments-{role}"]) for role in roles]
-    kid = kernel_distance(evaluated, reference)
+    (shuffles,) = generator.spawn(1)
+    kid = kernel_distance(shuffles.permutation(evaluated), shuffles.permutation(reference))
     a, b = as_points(evaluated, "euclidean"), as_points(reference, "euclidean")
     scores: dict[str, Any] = {"rows": [len(evaluated), len(reference)], "kid": asdict(kid)}
     if min(moment.count for moment in moments) >= 2:

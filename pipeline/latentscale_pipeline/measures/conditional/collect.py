@@ -18,7 +18,7 @@ from latentscale_pipeline.measures.shared.unpaired import unpaired_rows
 
 FEW = f"fewer than {PAIRS_PER_DIMENSION} pairs of rows for each dimension of the reference"
 
-EQUAL = "the rows of the corpus are all equal"
+EQUAL = "the rows of the corpus are all equal, but for rounding"
 
 
 def collect_conditional(section: Conditional, facts: JobFacts, results: Results) -> Findings:

@@ -100,7 +100,12 @@ def compare_rows(inputs: Inputs) -> Output:
     values = {"lower": found.value - reach, "upper": found.value + reach, "bounds": bounds}
     shape = {"groups": list(counts), "rows": taken}
     method = "pairs" if kernel == "rbf" else "features"
-    return _output(found, {**values, **shape, "method": method, "bandwidth": bandwidth})
+    known = {**values, **shape, "method": method, "bandwidth": bandwidth}
+    return _output(found, known, _largest_share(taken, [corpus.n for corpus in corpora]))
+
+
+def _largest_share(taken: Sequence[int], n: Sequence[int]) -> float:
+    return max(rows / all_rows for rows, all_rows in zip(taken, n, strict=True))
 
 
 def _chance_of_rows(found: Discrepancy, taken: Sequence[int], n: Sequence[int]) -> float:
@@ -207,7 +212,8 @@ def compare_groups(inputs: Inputs) -> Output:
         "rows": taken,
     }
     method = "fourier" if fourier else "features"
-    return _output(found, {**values, **shape, "method": method, "bandwidth": chosen["bandwidth"]})
+    known = {**values, **shape, "method": method, "bandwidth": chosen["bandwidth"]}
+    return _output(found, known, _largest_share(taken, p["n"]))
 
 
 def _frequency_error(difference: Float64Array) -> float:
@@ -221,8 +227,11 @@ def _frequency_error(difference: Float64Array) -> float:
 # --- both ----------------------------------------------------------------------------------------
 
 
-def _output(found: Discrepancy, values: dict[str, Any]) -> Output:
-    own = {"value": found.value, "sampling_error": found.sampling_error}
+def _output(found: Discrepancy, values: dict[str, Any], share: float) -> Output:
+    """Return what was found; ``share`` is the larger share of a corpus's rows that was taken."""
+    # Of random rows, what is left of their chance is in the bracket.
+    error = found.sampling_error * math.sqrt(share)
+    own = {"value": found.value, "sampling_error": error}
     return Output(values={**own, **values}, arrays={"divided": found.divided})
 
 

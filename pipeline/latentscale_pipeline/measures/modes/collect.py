@@ -90,6 +90,8 @@ def _score(
         error = float(found.array(f"{kind}_errors")[0]) if len(values) else None
         exact = kernel == "cosine"
         lower, upper = (largest, largest) if exact else map(float, found.array(f"{kind}_interval"))
+        # A mode below rounding is none, and the interval of none reaches 0.
+        lower, upper = min(lower, largest), max(upper, largest)
         estimate = Estimate(largest, lower, upper, "exact" if exact else "interval95", "")
     return SCORES[kind].score(
         estimate,

@@ -77,6 +77,40 @@ def test_many_rows_are_compared_by_a_sample(tmp_path: Path) -> None:
     assert rows["FID"]["value"] == pytest.approx(oracles.frechet(x, y, sqrtm), rel=1e-6)
 
 
+def _of_kinds(generator: np.random.Generator, n: int, share: float) -> np.ndarray:
+    """Rows of two kinds, stored one kind after the other."""
+    second = np.sort(generator.random(n) < share)[:, None]
+    return 0.3 * generator.normal(size=(n, 4)) + np.where(second, 2.0, -2.0)
+
+
+def test_the_error_of_the_kernel_distance_of_rows_stored_by_kind(tmp_path: Path) -> None:
+    generator = np.random.default_rng(2)
+    pairs = [(_of_kinds(generator, 300, 0.5), _of_kinds(generator, 300, 0.7)) for _ in range(60)]
+    spread = np.std([oracles.kernel_distance(x, y) for x, y in pairs], ddof=1)
+    errors = []
+    for place, (x, y) in enumerate(pairs[:6]):
+        rows = run(tmp_path / str(place), x, y)["scores"]
+        errors += [row["sampling_error"] for row in rows if row["score"] == "KID"]
+    assert np.mean(errors) == pytest.approx(spread, rel=0.3)  # a quarter of it by stored groups
+
+
+def test_the_error_of_random_rows_is_that_of_the_corpus(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3)
+    x, y = (generator.permutation(_of_kinds(generator, 3000, share)) for share in (0.5, 0.7))
+    found = {}
+    for rows in (300, 3000):
+        results = run(tmp_path / str(rows), x, y, f"rows: {rows}")
+        [found[rows]] = [row for row in results["scores"] if row["score"] == "KID"]
+        part = results["measures"]["baselines"]["pair"]["KID"]
+        assert part["sampling_error"] == found[rows]["sampling_error"]
+    some, all_of_them = found[300], found[3000]
+    assert some["sampling_error"] == pytest.approx(all_of_them["sampling_error"], rel=0.4)
+    # Of random rows, the bracket has what their chance is.
+    reach = (some["upper"] - some["lower"]) / 2
+    ratio = 1.96 * (0.9 / 0.1) ** 0.5
+    assert reach == pytest.approx(ratio * some["sampling_error"], rel=1e-6)
+
+
 def test_one_corpus_alone_and_what_is_refused(tmp_path: Path) -> None:
     rows = np.array([[0.0, 0.0], [1.0, 2.0], [2.0, 1.0]])
     alone = {row["score"]: row for row in run(tmp_path / "alone", rows, None)["scores"]}

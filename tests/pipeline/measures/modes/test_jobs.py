@@ -66,9 +66,11 @@ def test_samples_of_one_source_and_a_corpus_beside_itself(tmp_path: Path) -> Non
     reference, _ = kinds(generator, 500, [0.25] * 4)
     results = run(tmp_path / "samples", corpus, reference)
     assert all(row["expected"]["p"] > 0.01 for row in results["scores"])
-    same = run(tmp_path / "itself", corpus, corpus)
-    assert [row["value"] for row in same["scores"]] == pytest.approx([0.0, 0.0], abs=1e-15)
-    assert all(row["expected"]["p"] > 0.9 for row in same["scores"])
+    for name, others in (("itself", corpus), ("twice", np.concatenate([corpus, corpus]))):
+        same = run(tmp_path / name, others, corpus, "kernels: [cosine, rbf]")["scores"]
+        assert [row["value"] for row in same] == pytest.approx([0.0] * 4, abs=1e-15)
+        assert all(row["lower"] <= 0.0 <= row["upper"] < 1e-12 for row in same)
+        assert all(row["expected"]["p"] > 0.5 for row in same)
 
 
 def test_corpora_of_unlike_sizes_of_one_source_do_not_differ(tmp_path: Path) -> None:
