@@ -108,6 +108,8 @@ class Table(Container):
         where = f"{self.path}:{field.name}"
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if _is_written(array.type):
+            array = array.cast(pa.string())
         if not field.empty_for_null:
             _refuse_gaps(array, where, first, NO_VALUE)
         elif array.null_count and field.dtype.kind != "f":
@@ -149,6 +151,8 @@ class Table(Container):
 
 def _floats(array: Any) -> npt.NDArray[Any]:
     """Return a column of floats, with NaN for nulls."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
@@ -256,15 +260,18 @@ def _fields(schema: Any, rows: int, first: Any) -> tuple[Field, ...]:
         if values is not None:
             d = _dimensions(column, first)
             fields.append(Field(column.name, (rows, d), np.dtype(values.to_pandas_dtype())))
-        elif _is_text(column.type):
+        elif _is_text(column.type) or _is_written(_decoded(column.type)):
             fields.append(Field(column.name, (rows,), STRINGS))
-        elif _is_number(column.type):
-            dtype = np.dtype(column.type.to_pandas_dtype())
+        elif _is_number(_decoded(column.type)):
+            dtype = np.dtype(_decoded(column.type).to_pandas_dtype())
             fields.append(Field(column.name, (rows,), dtype))
             if dtype.kind == "f":
                 floats[column.name] = dtype
         elif pa.types.is_boolean(column.type):
             fields.append(Field(column.name, (rows,), np.dtype(bool)))
+        else:
+            unread = str(column.type)
+            fields.append(Field(column.name, (rows,), np.dtype(object), unread=unread))
     return tuple(fields + joined_fields(floats, rows))
 
 
@@ -291,11 +298,25 @@ def _storage(kind: Any) -> Any:
     return kind.storage_type if isinstance(kind, pa.ExtensionType) else kind
 
 
+def _decoded(kind: Any) -> Any:
+    """Return the type of a column's values, also if each is stored once."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def _is_number(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
+def _is_written(kind: Any) -> bool:
+    """Return whether values are read as the text they are written as: dates, times, decimals."""
+    types = pa.types
+    return bool(
+        types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_time(kind)
+        or types.is_decimal(kind)
+    )
+
+
 def _is_text(kind: Any) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return kind in {pa.string(), pa.large_string(), pa.string_view()}
+    return _decoded(kind) in {pa.string(), pa.large_string(), pa.string_view()}

@@ -53,6 +53,8 @@ class Field:
     empty_for_null : bool
         Whether a missing text or whole number is read as an empty text, and a missing float as
         NaN; otherwise it is refused.
+    unread : str
+        The type of values that can't be read, as its format calls it; empty if they can.
     """
 
     name: str
@@ -61,10 +63,15 @@ class Field:
     columns: tuple[str, ...] = ()
     unlike: str = ""
     empty_for_null: bool = False
+    unread: str = ""
 
     def __str__(self) -> str:
-        kind = "text" if self.dtype.kind == "T" else str(self.dtype)
-        return f"{self.name} {kind} {self.shape}".strip()
+        return f"{self.name} {self.kind} {self.shape}".strip()
+
+    @property
+    def kind(self) -> str:
+        """The type of its values, for messages."""
+        return self.unread or ("text" if self.dtype.kind == "T" else str(self.dtype))
 
 
 class Container(ABC):
@@ -263,6 +270,11 @@ def _refuse_unlike(container: Container, field: Field) -> None:
 def _named(container: Container, fields: Collection[Field], name: str) -> Field:
     for field in fields:
         if field.name == name.strip("/"):
+            if field.unread:
+                raise BadInput(
+                    f"{container.path}:{field.name}: values of type {field.unread} can't be read; "
+                    "make text or numbers of them, or name another"
+                )
             return field
     raise UnknownField(
         f"{container.path}: there is no {name!r} in it (it holds {_listed(fields)}); name one of "

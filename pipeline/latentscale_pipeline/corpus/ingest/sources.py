@@ -128,7 +128,7 @@ class Sources:
         used = [first.field, *first.columns.values()]
         names = {name for field in used for name in (field.name, *field.columns)}
         return tuple(
-            f"{f.name} ({f.dtype.name}: {_why_left_out(f)})"
+            f"{f.name} ({f.kind}: {_why_left_out(f)})"
             if f.name in NAMES and f.dtype.kind not in KINDS
             else f.name
             for f in first.container.fields

@@ -1,5 +1,7 @@
 """Columns named id and label are taken without being asked for, and what happens is said."""
 
+import datetime
+import decimal
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +12,12 @@ import pytest
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus, ingest
+from latentscale_pipeline.corpus.selection import Selection, choose_rows
 from latentscale_pipeline.errors import BadInput
 from tests.conftest import Ended
 
 pa = pytest.importorskip("pyarrow")
+feather = pytest.importorskip("pyarrow.feather")
 pq = pytest.importorskip("pyarrow.parquet")
 
 N = 6
@@ -100,6 +104,39 @@ def test_another_column_a_file_or_none_can_be_asked_for(tmp_path: Path) -> None:
     given = ingest([source], str(tmp_path / "given.zarr"), ids=str(tmp_path / "ids.txt"))
     assert given.texts("ids") == [f"other {row}" for row in range(N)]
     assert ingest([source], str(tmp_path / "none.zarr"), columns={"ids": ""}).texts("ids") is None
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_categories_dates_and_types_that_are_not_read(
+    tmp_path: Path, latentscale: Callable[..., Ended], kind: str
+) -> None:
+    group = [i % 3 for i in range(N)]
+    days = [datetime.datetime(2020, 1, 1) + datetime.timedelta(i) for i in range(N)]
+    columns = {
+        "id": pa.array(days, pa.date32()),
+        "label": pa.array(group).dictionary_encode(),
+        "text": pa.array([{"a": 1}] * N),
+        "price": pa.array([decimal.Decimal("0.5") + i for i in range(N)]),
+        "when": pa.array(days, pa.timestamp("s")),
+        "vector": pa.array(VECTORS.tolist()),
+    }
+    source = tmp_path / f"a.{kind}"
+    (pq.write_table if kind == "parquet" else feather.write_feather)(pa.table(columns), source)
+    ended = latentscale("ingest", source, tmp_path / "c.zarr")
+    assert ended.err.splitlines()[:3] == [
+        "ingest: ids from column id",
+        "ingest: labels from column label",
+        "ingest: left out: text (struct<a: int64>: neither text nor whole numbers), price, when",
+    ]
+    corpus = open_corpus(str(tmp_path / "c.zarr"))
+    assert corpus.texts("labels") == [str(i) for i in group]
+    assert corpus.texts("ids") == [day.date().isoformat() for day in days]
+    refused = latentscale("ingest", source, tmp_path / "d.zarr", "--labels-column", "text")
+    assert refused.code == 2
+    assert "a: int64> can't be read; make text or numbers of them" in refused.err
+    for condition, expected in (("when >= '2020-01-03'", N - 2), ("price < 2", 2)):
+        rows = choose_rows(corpus, Selection(where=condition, table=str(source)))
+        assert len(rows) == expected
 
 
 def test_appended_rows_bring_what_the_corpus_has(tmp_path: Path) -> None:
