@@ -317,6 +317,18 @@ EYE = np.eye(4)
             {},
             "^geomca needs equal dimensions; the corpus has 4 and the reference 3$",
         ),
+        (
+            "vendi_score",
+            [EYE],
+            {"kernel": "rbf", "bandwidth": [1.0, 2.0]},
+            "^bandwidth must be a number or 'median'; call once for each of several$",
+        ),
+        (
+            "heat_trace",
+            [np.eye(40)],
+            {"times": (0.1, 10.0)},
+            "^times must be the first and last time, and their number$",
+        ),
     ],
 )
 def test_bad_input_is_one_line_in_the_words_of_the_caller(

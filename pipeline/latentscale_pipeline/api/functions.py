@@ -78,6 +78,8 @@ def vendi_score(
     The cosine kernel costs n d² operations for any number of rows. Other kernels evaluate all pairs
     of rows; if these exceed the budget, a subsample is extrapolated.
     """
+    if np.ndim(bandwidth if bandwidth is not None else 0):
+        raise ValueError("bandwidth must be a number or 'median'; call once for each of several")
     own = {"name": kernel} if bandwidth is None else {"name": kernel, "bandwidth": bandwidth}
     listed = [_order(order) for order in np.atleast_1d(orders)]
     section = {"kernels": [own], "orders": listed, "method": method}
@@ -430,6 +432,8 @@ def mmd_test(
 
 
 def _heat_section(times: tuple[float, float, int], **settings: Any) -> dict[str, Any]:
+    if np.shape(times) != (3,):
+        raise ValueError("times must be the first and last time, and their number")
     start, stop, count = times
     return {**settings, "times": {"start": start, "stop": stop, "count": count}}
 

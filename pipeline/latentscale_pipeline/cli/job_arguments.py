@@ -99,9 +99,16 @@ def read_job(
     if isinstance(document, dict):
         for assignment in assigned:
             apply_override(document, assignment)
-    return resolve_config(
+    config = resolve_config(
         document, given, overrides=overrides, measures=measure_sections(), preset=chosen
     )
+    for role in ("corpus", "reference", "output"):
+        if str(getattr(config, role)).startswith("memory://"):
+            raise BadInput(
+                f"{role}: memory:// is this process's own memory, which a command begins without "
+                "and loses when it ends; name a folder or another URL"
+            )
+    return config
 
 
 def is_job_file(given: str) -> bool:

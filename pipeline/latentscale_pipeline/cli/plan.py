@@ -158,7 +158,7 @@ def _work_rows(forecast: Forecast) -> list[Row]:
             format_number(stage["multiply_adds"], 2),
             format_number(stage["folds"], 2),
             format_duration(stage["seconds"]),
-            stage.get("reuse", ""),
+            {"computed": "none"}.get(reuse := stage.get("reuse", ""), reuse),
         )
         for stage in [*forecast["stages"], {"stage": "all stages", **forecast["total"]}]
     ]

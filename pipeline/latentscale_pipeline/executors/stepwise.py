@@ -83,15 +83,19 @@ def init_stage(work: Work, stage: Stage, attempt: str) -> StageState:
     state = inspect_stage(work, stage, repair=True)
     if state.done:
         return state
-    needed = [other for other in work.stages if other.name in stage.needs]
-    undone = [other.name for other in needed if not has_result(work, other)]
-    if undone:
-        raise Incomplete(
-            f"stage {stage.name} needs {', '.join(undone)}, which isn't done yet; finalise it first"
-        )
+    _refuse_undone_needs(work, stage)
     if stage.advance is not None and state.iteration == 0:
         state = _finalise(work, state, attempt)
     return state
+
+
+def _refuse_undone_needs(work: Work, stage: Stage) -> None:
+    needed = [other for other in work.stages if other.name in stage.needs]
+    undone = [other.name for other in needed if not has_result(work, other)]
+    if undone and not is_stage_complete(work, stage):  # others may have finished it just now
+        raise Incomplete(
+            f"stage {stage.name} needs {', '.join(undone)}, which isn't done yet; finalise it first"
+        )
 
 
 def work_on_stage(work: Work, stage: Stage, share: Share, attempt: str) -> int:
@@ -102,12 +106,15 @@ def work_on_stage(work: Work, stage: Stage, share: Share, attempt: str) -> int:
     BadInput
         If the stage hasn't been initialised.
     Incomplete
-        If parts failed; the other parts of the share are done.
+        If a stage that it needs isn't done, or if parts failed; the other parts of the share are
+        done.
     """
     state = inspect_stage(work, stage, repair=False)
     if stage.advance is not None and state.iteration == 0 and not state.done:
         raise BadInput(f"stage {stage.name} hasn't begun; run latentscale stage init first")
     own = share.take(missing_parts(state))
+    if own:
+        _refuse_undone_needs(work, stage)
     _run(work, state, own, attempt)
     return len(own)
 
@@ -118,9 +125,11 @@ def finalise_stage(work: Work, stage: Stage, attempt: str) -> StageState:
     Raises
     ------
     Incomplete
-        If parts are missing.
+        If parts are missing, or a stage that it needs isn't done.
     """
     state = inspect_stage(work, stage, repair=False)
+    if not state.done:
+        _refuse_undone_needs(work, stage)
     missing = missing_parts(state)
     if missing:
         listed = ", ".join(str(part + 1) for part in missing[:5])

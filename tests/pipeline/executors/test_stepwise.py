@@ -166,6 +166,12 @@ def test_refusals_in_one_line(
         ended = latentscale("stage", "work", job, "duplicates-corpus", "--partition", share)
         assert ended.code == 2
         assert f"--partition {share}" in ended.err
+    assert latentscale("stage", "init", job, "hashes-corpus").code == 0
+    assert latentscale("stage", "work", job, "hashes-corpus").code == 0
+    for step in ("work", "finalise"):
+        ended = latentscale("stage", step, job, "duplicates-corpus")
+        assert ended.code == 3
+        assert "needs hashes-corpus, which isn't done yet; finalise it first" in ended.err
     with hold_lock(ObjectStore(job)):
         ended = latentscale("stage", "init", job, "duplicates-corpus")
         assert ended.code == 2

@@ -288,12 +288,17 @@ def cli_job(tmp_path: Path) -> Path:
     return config
 
 
-@pytest.mark.parametrize("place", ["s3", "memory"])
+def test_a_command_keeps_nothing_in_memory(cli_job: Path, latentscale: Command) -> None:
+    for command in ("run", "plan"):
+        ended = latentscale(command, cli_job, "-o", "output=memory://jobs")
+        assert (ended.code, ended.out) == (2, "")
+        assert "output: memory:// is this process's own memory" in ended.err
+
+
 def test_a_remote_job_is_seen_from_its_folder(
-    cli_job: Path, latentscale: Command, request: pytest.FixtureRequest, place: str
+    cli_job: Path, latentscale: Command, s3_url: str
 ) -> None:
-    root = request.getfixturevalue("s3_url") if place == "s3" else "memory://latentscale-status"
-    output = f"{root}/jobs"
+    output = f"{s3_url}/jobs"
     ran = latentscale("run", cli_job, "-o", f"output={output}", "--json", "--quiet")
     assert ran.code == 0, ran.err
     results = json.loads(ran.out)

@@ -94,6 +94,9 @@ DEGREE_SPREAD = 1.5
 UNNORMALISED_WIDTH = 4
 """Largest eigenvalue of D - A over k, about."""
 
+SWINGS = 8
+"""Ways in which a trace's error swings, about: the rank of its covariance; traces are smooth."""
+
 TIME_BYTES = 2 * 8 * 4096
 """Memory for one time: the deviations of all probes, and the bootstrap draws."""
 
@@ -106,8 +109,13 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
         )
     stages = [stage for role in facts.corpora for stage in _corpus_stages(section, facts, role)]
     if len(facts.corpora) > 1:
-        probes = sum(_expected_probes(section, corpus) for corpus in facts.corpora.values())
         times = _times(section)
+        # All eigenvalues need no draws. Others draw in the space of the probes' deviations.
+        probes = sum(
+            0 if _takes_all_eigenvalues(section, corpus) else _expected_probes(section, corpus)
+            for corpus in facts.corpora.values()
+        )
+        rank = min(probes, SWINGS)
         stages.append(
             Stage(
                 name="imd",
@@ -122,8 +130,10 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
                 cost_estimate=CostEstimate(
                     bytes_read=8 * times * (probes + 14),
                     bytes_written=RESULT_BYTES,
-                    float64_multiply_adds=float(BOOTSTRAP_DRAWS * probes * times),
-                    elementwise_operations=10.0 * BOOTSTRAP_DRAWS * (probes + 2 * times),
+                    float64_multiply_adds=float(BOOTSTRAP_DRAWS * rank * times),
+                    elementwise_operations=10.0
+                    * BOOTSTRAP_DRAWS
+                    * (rank + (2 * times if probes else 0)),
                 ),
             )
         )
@@ -183,6 +193,10 @@ def searches_cells(section: Heat, corpus: CorpusFacts) -> bool:
     if section.neighbours == "auto":
         return corpus.n > EXACT_ROWS
     return section.neighbours != "exact"
+
+
+def _takes_all_eigenvalues(section: Heat, corpus: CorpusFacts) -> bool:
+    return section.probes == "auto" and corpus.n <= DENSE_VERTICES
 
 
 def _expected_probes(section: Heat, corpus: CorpusFacts) -> int:
@@ -267,7 +281,7 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
         bytes_written=curves,
         elementwise_operations=14 * entries,
     )
-    if section.probes == "auto" and corpus.n <= DENSE_VERTICES:
+    if _takes_all_eigenvalues(section, corpus):
         return replace(
             graph,
             float64_multiply_adds=2 * n**3,

@@ -7,8 +7,9 @@ from scipy.sparse import csr_array
 from latentscale.graphs.knn import symmetrise
 from latentscale.graphs.laplacian import find_null_space, normalised_laplacian
 from latentscale.heat.trace import sufficient_steps
+from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role
 from latentscale_pipeline.measures.heat.config import Heat
-from latentscale_pipeline.measures.heat.plan import _expected_steps
+from latentscale_pipeline.measures.heat.plan import _expected_steps, plan_heat
 from latentscale_pipeline.measures.heat.report import HeatReport
 from tests.support.results_documents import example_results, read
 
@@ -31,6 +32,18 @@ def test_expected_steps_grow_with_the_root_of_time(stop: float, steps: int) -> N
         null_space=find_null_space(laplacian),
     )
     assert steps / 2 <= taken <= steps
+
+
+def test_imd_of_a_few_rows_is_planned_without_draws() -> None:
+    def work(*rows: int) -> float:
+        of = [CorpusFacts(n=n, d=16, dtype="float32", shards=1, shard_rows=n) for n in rows]
+        corpora: dict[Role, CorpusFacts] = {"corpus": of[0], "reference": of[1]}
+        facts = JobFacts(corpora, seed=0, pairs=2e11, scale_role="corpus")
+        stages = {stage.name: stage for stage in plan_heat(Heat(), facts)}
+        return stages["imd"].cost_estimate.total_multiply_adds
+
+    assert work(400, 500) == 0.0
+    assert 0.0 < work(400, 600) == work(2000, 1500) < 1e8
 
 
 def test_ties_and_impossible_null_models_are_noted() -> None:
