@@ -163,7 +163,7 @@ class JobConfig(Section):
                 if str(getattr(self, role)).startswith("memory://"):
                     raise ValueError(
                         f"{role} is in the memory of one process, where workers can't read it; "
-                        "set cluster.kind to serial, or choose another place"
+                        "choose another place, or in Python set cluster.kind to serial"
                     )
         return self
 

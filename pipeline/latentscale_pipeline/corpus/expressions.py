@@ -6,8 +6,7 @@ comparisons of columns with literals and with each other, ``in`` and ``not in`` 
 booleans is a condition by itself, and so is one of text that holds nothing but true and false.
 Where columns have values that are missing, ``x is null`` and ``x is not null`` tell which. Any
 other condition on a missing value is neither true nor false, as in SQL, and so is its negation.
-A text that is missing is stored as an empty one: it is null, and also equal to ''. Text that holds
-nothing but numbers is compared with a number as numbers, as in a CSV file with empty cells.
+A text that is missing is stored as an empty one: it is null, and also equal to ''.
 """
 
 from __future__ import annotations
@@ -263,15 +262,11 @@ class _Evaluation:
         )
 
     def _alike(self, first: Any, second: Any) -> tuple[Any, Any]:
-        """Return two values that can be compared: text with booleans or numbers as such."""
+        """Return two values that can be compared: text that holds booleans as such beside one."""
         if _is_flag(second):
             first = _flags(first)
         if _is_flag(first):
             second = _flags(second)
-        if _is_text(first) and not _is_text(second):
-            first = _numbers(first)
-        elif _is_text(second) and not _is_text(first):
-            second = _numbers(second)
         if _is_text(first) != _is_text(second):
             raise self._refused("text and numbers can't be compared; put text in quotes")
         return first, second
@@ -304,17 +299,7 @@ def _flags(value: Any) -> Any:
         np.logical_or.reduce([value == word for word in words])
         for words in (TRUE_WORDS, FALSE_WORDS)
     )
-    return true if np.all(true | false | empty) and not np.all(empty) else value
-
-
-def _numbers(value: Any) -> Any:
-    """Return a column of text that holds nothing but numbers, or nothing, as numbers."""
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "TU":
-        return value
-    try:
-        return np.where(value == "", "nan", value).astype(np.float64)
-    except ValueError:
-        return value
+    return true if np.all(true | false | empty) else value
 
 
 def _is_flag(value: Any) -> bool:

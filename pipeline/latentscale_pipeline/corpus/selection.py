@@ -6,7 +6,9 @@ keep their order. They become a source, so that the usual ingest can make a new 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +22,7 @@ from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import matching_rows, names_in, suggest_quotes
 from latentscale_pipeline.corpus.formats import open_values
 from latentscale_pipeline.corpus.formats.container import STRINGS
+from latentscale_pipeline.corpus.formats.text import Text
 from latentscale_pipeline.corpus.formats.zarr import corpus_rows
 from latentscale_pipeline.corpus.ingest.sources import Source, Sources, find_files
 from latentscale_pipeline.errors import BadInput
@@ -144,6 +147,7 @@ def _of_table(corpus: Corpus, name: str, table: str) -> tuple[npt.NDArray[Any], 
     where = strip_credentials(table)
     blocks: list[npt.NDArray[Any]] = []
     nulls: list[BoolArray] = []
+    as_numbers = True
     for file in find_files(table):
         container, field = open_values(file, "", name)
         if len(field.shape) != 1:
@@ -151,9 +155,12 @@ def _of_table(corpus: Corpus, name: str, table: str) -> tuple[npt.NDArray[Any], 
                 f"{container.locate(field)}: the column doesn't have one value per row; use "
                 "another column"
             )
-        field = replace(field, empty_for_null=field.dtype.kind in "biufT")
+        numbered = isinstance(container, Text) and field.dtype.kind in "ifT"
+        dtype = STRINGS if numbered else field.dtype
+        field = replace(field, dtype=dtype, empty_for_null=dtype.kind in "biufT")
+        as_numbers = as_numbers and numbered
         for block in container.blocks(field, 0, field.shape[0]):
-            values, missing = _without_texts(block, field.dtype)
+            values, missing = _without_texts(block, dtype, container.locate(field))
             blocks.append(values)
             nulls.append(missing)
     rows = sum(map(len, blocks))
@@ -162,7 +169,11 @@ def _of_table(corpus: Corpus, name: str, table: str) -> tuple[npt.NDArray[Any], 
             f"{where}: the table has {rows} rows, but {corpus.url} has {corpus.n}; give one row "
             "for each, in the same order"
         )
+    if len({block.dtype.kind == "T" for block in blocks}) > 1:
+        raise BadInput(f"{where}: its {name} is text in one file and numbers in another; fix it")
     column = np.concatenate(blocks)
+    if as_numbers:
+        return _numbers(column)
     if column.dtype.kind != "S":
         return column, np.concatenate(nulls)
     try:
@@ -171,8 +182,19 @@ def _of_table(corpus: Corpus, name: str, table: str) -> tuple[npt.NDArray[Any], 
         raise BadInput(f"{where}: its {name} isn't UTF-8; convert the file") from None
 
 
+def _numbers(texts: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Return the cells of a text file as numbers if all are, and which of them are missing."""
+    empty = np.asarray(texts == "", bool)
+    plain = empty.all() or (np.strings.find(texts, "_") >= 0).any()  # 1_000 is Python's
+    for dtype, nothing in () if plain else ((np.int64, "0"), (np.float64, "nan")):
+        with contextlib.suppress(ValueError, OverflowError):
+            values = np.where(empty, nothing, texts).astype(dtype)
+            return values, empty | np.isnan(values)
+    return texts, np.zeros(len(texts), bool)
+
+
 def _without_texts(
-    block: npt.NDArray[Any], dtype: np.dtype[Any]
+    block: npt.NDArray[Any], dtype: np.dtype[Any], where: str
 ) -> tuple[npt.NDArray[Any], BoolArray]:
     """Return a block of values in their own dtype, and which of them are missing.
 
@@ -185,7 +207,13 @@ def _without_texts(
     missing = block == ""
     if dtype.kind == "b":
         return block == "True", missing
-    return np.where(missing, "0", block).astype(dtype), missing
+    try:
+        return np.where(missing, "0", block).astype(dtype), missing
+    except (ValueError, OverflowError):
+        wrong = next((t for t in block.tolist() if not re.fullmatch(r"[+-]?\d{0,18}", t)), "one")
+        raise BadInput(
+            f"{where}: {wrong[:40]!r} isn't a whole number, as the first are; fix it"
+        ) from None
 
 
 def _companion(corpus: Corpus, name: str, advice: str = "") -> npt.NDArray[Any]:

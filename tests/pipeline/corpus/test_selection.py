@@ -216,6 +216,46 @@ def test_numbers_and_booleans_that_are_missing(
     assert found.tolist() == expected
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_whole_numbers_of_a_table_stay_whole(tmp_path: Path, corpus: Corpus, kind: str) -> None:
+    numbers = [None if i == 150 else 2**53 + i for i in range(N)]
+    file = tmp_path / f"meta.{kind}"
+    if kind == "csv":
+        file.write_text("key,lang\n" + "".join(f"{n or ''},en\n" for n in numbers))
+    else:
+        file.write_text("".join(json.dumps({"key": n}) + "\n" for n in numbers))
+
+    def chosen(condition: str) -> list[int]:
+        return choose_rows(corpus, Selection(where=condition, table=str(file))).tolist()
+
+    assert chosen(f"key == {2**53 + 3}") == [3]
+    assert chosen("key is null") == [150]
+    assert chosen(f"key < {2**53 + 2}") == [0, 1]
+
+
+def test_a_csv_table_in_several_files(tmp_path: Path, corpus: Corpus) -> None:
+    (tmp_path / "parts").mkdir()
+    for name, first in (("a", 0), ("b", 1300)):
+        years = ["" if i == 1400 else str(i % 10) for i in range(first, first + 1300)]
+        text = "lang,year\n" + "".join(f"en,{year}\n" for year in years)
+        (tmp_path / "parts" / f"{name}.csv").write_text(text)
+    found = choose_rows(corpus, Selection(where="year < 5", table=str(tmp_path / "parts")))
+    assert found.tolist() == [i for i in range(N) if i % 10 < 5 and i != 1400]
+
+
+@pytest.mark.parametrize("value", [150.5, "abc", True, 2**70])
+def test_what_is_no_whole_number_is_one_line(tmp_path: Path, corpus: Corpus, value: object) -> None:
+    rows = [{"year": value if i == 150 else i} for i in range(N)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(BadInput, match=r"isn't a whole number, as the first are; fix it"):
+        choose_rows(corpus, Selection(where="year > 3", table=str(tmp_path / "t.jsonl")))
+
+
+def test_ids_that_look_like_numbers_are_text(corpus: Corpus) -> None:
+    with pytest.raises(BadInput, match="put text in quotes"):
+        choose_rows(corpus, Selection(where="ids == 3"))
+
+
 def test_a_csv_table_without_the_column(tmp_path: Path, corpus: Corpus) -> None:
     (tmp_path / "meta.csv").write_text("lang,topic\n" + "en,a\n" * N)
     with pytest.raises(BadInput, match=r"names no column 'year' .*name one that it has"):

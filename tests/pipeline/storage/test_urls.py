@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +93,13 @@ def assert_no_secret_at(url: str, options: dict[str, Any]) -> None:
             assert_no_secret(store.read(key))
 
 
-@pytest.mark.parametrize("scheme", ["", "file://", "memory://"])
+@pytest.mark.parametrize("scheme", ["", "file://"])
 def test_source_corpus_and_jobs_may_be_anywhere(
     scheme: str,
     rows: Path,
     write_job: Callable[..., Path],
     latentscale: Command,
     tmp_path: Path,
-    memory: None,
 ) -> None:
     place = f"{scheme}{tmp_path}/place"
     ObjectStore(place).write("rows.npy", rows.read_bytes())
@@ -115,22 +114,14 @@ def test_source_corpus_and_jobs_may_be_anywhere(
     assert timeless(json.loads(found.out)) == timeless(json.loads(first.out))
 
 
-@pytest.fixture
-def memory() -> Iterator[None]:
-    """Nothing in memory before, nor after."""
-    fsspec.filesystem("memory").store.clear()
-    yield
-    fsspec.filesystem("memory").store.clear()
-
-
 def test_workers_are_told_that_memory_is_out_of_reach(
     rows: Path, write_job: Callable[..., Path], latentscale: Command
 ) -> None:
     ended = latentscale("run", write_job(rows, "memory://jobs", cluster={"kind": "local"}))
     assert ended.code == 2
     assert ended.err.strip().endswith(
-        "output is in the memory of one process, where workers can't read it; set cluster.kind "
-        "to serial, or choose another place"
+        "output is in the memory of one process, where workers can't read it; choose another "
+        "place, or in Python set cluster.kind to serial"
     )
 
 

@@ -108,7 +108,7 @@ class Table(Container):
         where = f"{self.path}:{field.name}"
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        if _is_written(array.type):
+        if _is_dated(array.type):
             array = array.cast(pa.string())
         if not field.empty_for_null:
             _refuse_gaps(array, where, first, NO_VALUE)
@@ -260,12 +260,14 @@ def _fields(schema: Any, rows: int, first: Any) -> tuple[Field, ...]:
         if values is not None:
             d = _dimensions(column, first)
             fields.append(Field(column.name, (rows, d), np.dtype(values.to_pandas_dtype())))
-        elif _is_text(column.type) or _is_written(_decoded(column.type)):
+        elif _is_text(column.type):
             fields.append(Field(column.name, (rows,), STRINGS))
+        elif _is_dated(column.type):
+            fields.append(Field(column.name, (rows,), STRINGS, dated=True))
         elif _is_number(_decoded(column.type)):
             dtype = np.dtype(_decoded(column.type).to_pandas_dtype())
             fields.append(Field(column.name, (rows,), dtype))
-            if dtype.kind == "f":
+            if dtype.kind == "f" and not pa.types.is_dictionary(column.type):
                 floats[column.name] = dtype
         elif pa.types.is_boolean(column.type):
             fields.append(Field(column.name, (rows,), np.dtype(bool)))
@@ -307,15 +309,10 @@ def _is_number(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _is_written(kind: Any) -> bool:
-    """Return whether values are read as the text they are written as: dates, times, decimals."""
+def _is_dated(kind: Any) -> bool:
+    """Return whether values are dates or times, which are read as the text they are written as."""
     types = pa.types
-    return bool(
-        types.is_date(kind)
-        or types.is_timestamp(kind)
-        or types.is_time(kind)
-        or types.is_decimal(kind)
-    )
+    return bool(types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind))
 
 
 def _is_text(kind: Any) -> bool:

@@ -53,6 +53,8 @@ class Field:
     empty_for_null : bool
         Whether a missing text or whole number is read as an empty text, and a missing float as
         NaN; otherwise it is refused.
+    dated : bool
+        Whether the texts are dates or times, which are ids or labels only where that is said.
     unread : str
         The type of values that can't be read, as its format calls it; empty if they can.
     """
@@ -63,6 +65,7 @@ class Field:
     columns: tuple[str, ...] = ()
     unlike: str = ""
     empty_for_null: bool = False
+    dated: bool = False
     unread: str = ""
 
     def __str__(self) -> str:
@@ -71,6 +74,8 @@ class Field:
     @property
     def kind(self) -> str:
         """The type of its values, for messages."""
+        if self.dated:
+            return "date or time"
         return self.unread or ("text" if self.dtype.kind == "T" else str(self.dtype))
 
 
@@ -213,8 +218,8 @@ def choose_column(container: Container, name: str | None, kinds: str) -> Field:
     if container.single:
         return container.fields[0]
     suitable = [f for f in container.fields if len(f.shape) == 1 and f.dtype.kind in kinds]
-    # True and false are no first choice for labels.
-    suitable = [f for f in suitable if f.dtype.kind != "b"] or suitable
+    # True and false, dates and times are no first choice for labels.
+    suitable = [f for f in suitable if f.dtype.kind != "b" and not f.dated] or suitable
     if len(suitable) == 1:
         container.check(suitable[0])
         return suitable[0]
@@ -228,7 +233,8 @@ def find_column(container: Container, names: Collection[str], rows: int) -> Fiel
     """Return the first field with one of these names that holds texts or whole numbers."""
     for name in names:
         for field in container.fields:
-            if field.name == name and field.shape == (rows,) and field.dtype.kind in KINDS:
+            fits = field.shape == (rows,) and field.dtype.kind in KINDS and not field.dated
+            if field.name == name and fits:
                 return field
     return None
 

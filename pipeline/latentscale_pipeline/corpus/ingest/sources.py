@@ -129,7 +129,7 @@ class Sources:
         names = {name for field in used for name in (field.name, *field.columns)}
         return tuple(
             f"{f.name} ({f.kind}: {_why_left_out(f)})"
-            if f.name in NAMES and f.dtype.kind not in KINDS
+            if f.name in NAMES and (f.dtype.kind not in KINDS or f.dated)
             else f.name
             for f in first.container.fields
             if not {f.name, *f.columns} & names
@@ -270,6 +270,9 @@ def open_sources(
 def _why_left_out(field: Field) -> str:
     if field.name in COLUMNS["labels"] and field.dtype.kind == "f":
         return f"--labels-column {field.name} takes it if all are whole numbers"
+    if field.dated:
+        (kind,) = (kind for kind, names in COLUMNS.items() if field.name in names)
+        return f"--{kind}-column {field.name} takes it as text"
     return "neither text nor whole numbers"
 
 
