@@ -9,6 +9,7 @@ score of another sample from the same source; that is the sampling error, which 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +31,27 @@ def student_quantile(probability: float, freedom: float) -> float:
     import scipy  # reading results needs no numerical library
 
     return float(scipy.special.stdtrit(freedom, probability))
+
+
+def divide_chance(deviation: float, shares: Sequence[float]) -> tuple[float, float]:
+    """Divide what chance makes of random rows between the computation and the sampling error.
+
+    Parameters
+    ----------
+    deviation : float
+        Standard deviation of a score over fresh samples of so many rows.
+    shares : sequence of float
+        The share of its rows that was taken, of every corpus.
+
+    Returns
+    -------
+    float
+        How far the score of all rows may be, on either side of a 95 % interval.
+    float
+        Standard error over fresh corpora. Where shares differ, both numbers are upper bounds.
+    """
+    reach = CONFIDENT * math.sqrt(1.0 - min(shares)) * deviation
+    return reach, math.sqrt(max(shares)) * deviation
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +148,11 @@ class Scored:
         limits : tuple of float
             Least and largest possible score.
         """
-        reach, share = rounding, rows / n
-        if rows < n:
-            if deviation is None:
-                raise ValueError("the score of random rows needs its standard deviation")
-            reach += CONFIDENT * math.sqrt(1.0 - share) * deviation
+        if rows < n and deviation is None:
+            raise ValueError("the score of random rows needs its standard deviation")
+        chance, error = (0.0, None) if deviation is None else divide_chance(deviation, [rows / n])
+        reach = rounding + chance
         least, most = limits
         ends = max(least, value - reach), min(most, value + reach)
         bounds: Bounds = "interval95" if rows < n else "exact"
-        error = None if deviation is None else deviation * math.sqrt(share)
         return cls(Estimate(value, *ends, bounds, method), error)

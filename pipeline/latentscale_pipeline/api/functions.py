@@ -78,7 +78,7 @@ def vendi_score(
     The cosine kernel costs n d² operations for any number of rows. Other kernels evaluate all pairs
     of rows; if these exceed the budget, a subsample is extrapolated.
     """
-    if np.ndim(bandwidth if bandwidth is not None else 0):
+    if bandwidth is not None and np.ndim(bandwidth):
         raise ValueError("bandwidth must be a number or 'median'; call once for each of several")
     own = {"name": kernel} if bandwidth is None else {"name": kernel, "bandwidth": bandwidth}
     listed = [_order(order) for order in np.atleast_1d(orders)]

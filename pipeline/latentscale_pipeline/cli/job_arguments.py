@@ -102,12 +102,11 @@ def read_job(
     config = resolve_config(
         document, given, overrides=overrides, measures=measure_sections(), preset=chosen
     )
-    for role in ("corpus", "reference", "output"):
-        if str(getattr(config, role)).startswith("memory://"):
-            raise BadInput(
-                f"{role}: memory:// is this process's own memory, which a command begins without "
-                "and loses when it ends; name a folder or another URL"
-            )
+    if config.in_memory:
+        raise BadInput(
+            f"{config.in_memory[0]}: memory:// is this process's own memory, which a command begins "
+            "without and loses when it ends; name a folder or another URL"
+        )
     return config
 
 

@@ -143,6 +143,12 @@ def _method_rows(forecast: Forecast) -> list[Row]:
     ]
 
 
+def _reuse(stage: dict[str, Any]) -> str:
+    """Return what earlier runs have left of a stage."""
+    found: str = stage.get("reuse", "")
+    return "none" if found == "computed" else found
+
+
 def _work_rows(forecast: Forecast) -> list[Row]:
     rows = [
         (
@@ -158,7 +164,7 @@ def _work_rows(forecast: Forecast) -> list[Row]:
             format_number(stage["multiply_adds"], 2),
             format_number(stage["folds"], 2),
             format_duration(stage["seconds"]),
-            {"computed": "none"}.get(reuse := stage.get("reuse", ""), reuse),
+            _reuse(stage),
         )
         for stage in [*forecast["stages"], {"stage": "all stages", **forecast["total"]}]
     ]

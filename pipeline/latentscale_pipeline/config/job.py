@@ -156,15 +156,19 @@ class JobConfig(Section):
             raise ValueError("pair: rows needs all rows, and exclude_shards leaves some out")
         return self
 
+    @property
+    def in_memory(self) -> list[str]:
+        """The keys of this job that name a place in this process's memory."""
+        places = ("corpus", "reference", "output")
+        return [key for key in places if str(getattr(self, key)).startswith("memory://")]
+
     @model_validator(mode="after")
     def _workers_reach_it(self) -> JobConfig:
-        if not isinstance(self.cluster, IN_THE_DRIVER):
-            for role in ("corpus", "reference", "output"):
-                if str(getattr(self, role)).startswith("memory://"):
-                    raise ValueError(
-                        f"{role} is in the memory of one process, where workers can't read it; "
-                        "choose another place, or in Python set cluster.kind to serial"
-                    )
+        if self.in_memory and not isinstance(self.cluster, IN_THE_DRIVER):
+            raise ValueError(
+                f"{self.in_memory[0]} is in the memory of one process, where workers can't read "
+                "it; choose another place, or in Python set cluster.kind to serial"
+            )
         return self
 
     @field_validator("cluster")

@@ -144,6 +144,10 @@ def _column(
 
 
 def _of_table(corpus: Corpus, name: str, table: str) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Return a column of a table's files, and which of its values are missing.
+
+    Cells of text files are read as they are written, and are numbers if all of them are.
+    """
     where = strip_credentials(table)
     blocks: list[npt.NDArray[Any]] = []
     nulls: list[BoolArray] = []
@@ -210,10 +214,16 @@ def _without_texts(
     try:
         return np.where(missing, "0", block).astype(dtype), missing
     except (ValueError, OverflowError):
-        wrong = next((t for t in block.tolist() if not re.fullmatch(r"[+-]?\d{0,18}", t)), "one")
+        wrong = next(text for text in block.tolist() if text and not _fits(text, dtype))
         raise BadInput(
             f"{where}: {wrong[:40]!r} isn't a whole number, as the first are; fix it"
         ) from None
+
+
+def _fits(text: str, dtype: np.dtype[Any]) -> bool:
+    limits = np.iinfo(dtype)
+    whole = re.fullmatch(r"[+-]?\d+", text) is not None
+    return whole and limits.min <= int(text) <= limits.max
 
 
 def _companion(corpus: Corpus, name: str, advice: str = "") -> npt.NDArray[Any]:

@@ -90,6 +90,7 @@ def init_stage(work: Work, stage: Stage, attempt: str) -> StageState:
 
 
 def _refuse_undone_needs(work: Work, stage: Stage) -> None:
+    """Refuse to go on with a stage before those that it reads are done."""
     needed = [other for other in work.stages if other.name in stage.needs]
     undone = [other.name for other in needed if not has_result(work, other)]
     if undone and not is_stage_complete(work, stage):  # others may have finished it just now

@@ -154,11 +154,11 @@ def plan_submission(plan: Plan, *, requeue: bool, keep: bool, allow_code: bool) 
 
 
 def plan_without_ingest(
-    config: JobConfig, sources: JobSources | None = None, *, allow_code: bool
+    config: JobConfig, sources: JobSources, *, allow_code: bool
 ) -> tuple[Plan, list[str]]:
     """Plan a job from manifests and headers alone; nothing is ingested or written.
 
-    ``sources`` are as those of :func:`~latentscale_pipeline.jobs.forecast.forecast_job`.
+    ``sources`` are those of :meth:`~latentscale_pipeline.jobs.sources.SourceChoice.sources_of`.
 
     Returns
     -------

@@ -252,8 +252,10 @@ def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
 
 
 def _naming(lines: Sequence[str], column: str | None) -> Dialect | None:
-    """Return how a first line that names a column, once, separates its names."""
-    for delimiter in "\t,;" if column and lines else "":
+    """Return the dialect of a first line of names, if a column is one of them; else nothing."""
+    if column is None or not lines:
+        return None
+    for delimiter in "\t,;":
         names = tuple(cell.strip() for cell in Dialect(delimiter, (), 0).guess(lines[0]))
         if column in names and len(set(names)) == len(names):
             return Dialect(delimiter, names, 1)

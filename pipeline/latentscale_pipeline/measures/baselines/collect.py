@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from latentscale.baselines.clipping import ROUNDING
-from latentscale.estimate import Estimate
+from latentscale.estimate import Bounds, Estimate, divide_chance
 from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
@@ -23,9 +22,6 @@ from latentscale_pipeline.measures.baselines.results import (
     Overlap,
 )
 from latentscale_pipeline.measures.baselines.scores import SCORES
-
-CONFIDENT = 1.96
-"""Standard errors on either side of a 95 % interval."""
 
 OF_ONE = ("mean similarity", "IntDiv", "GMStds")
 OF_PAIR = tuple(name for name in SCORES if name not in OF_ONE)
@@ -62,8 +58,7 @@ def collect_baselines(section: Baselines, facts: JobFacts, results: Results) -> 
 
 def _pair(compared: Mapping[str, Any], taken: Sequence[float]) -> BaselinesOfPair:
     exact, graph = compared["exact"], compared["graph"]
-    kid: Any = dict(compared["kid"])
-    kid["sampling_error"] = _error_of_all(kid["sampling_error"], taken)
+    kid: Any = {**compared["kid"], "sampling_error": _kernel_distance(compared["kid"], taken)[1]}
     return BaselinesOfPair(
         rows=compared["rows"],
         FID=compared["fid"]["value"] if "fid" in compared else None,
@@ -87,30 +82,24 @@ def _pair_score(compared: Mapping[str, Any], name: str, taken: Sequence[float]) 
             return definition.score(None, "pair", reason="a covariance needs at least two rows")
         return definition.score(load_estimate(compared["fid"]), "pair")
     if name == "KID":
-        error = compared["kid"]["sampling_error"]
+        found, error = _kernel_distance(compared["kid"], taken)
         if not whole and error is None:
             return definition.score(None, "pair", reason="too few rows for an interval")
-        found = _kernel_distance(compared["kid"], taken)
-        return definition.score(found, "pair", sampling_error=_error_of_all(error, taken))
+        return definition.score(found, "pair", sampling_error=error)
     exact, graph = (compared[way][_field(name)] for way in ("exact", "graph"))
     return definition.score(_overlap(name, exact, graph, whole=whole), "pair")
 
 
-def _error_of_all(error: float | None, taken: Sequence[float]) -> float | None:
-    """Return a standard error over fresh corpora from that over fresh samples of their rows.
-
-    ``taken`` are the shares of the rows that were compared; the larger one bounds both errors.
-    """
-    return None if error is None else error * math.sqrt(max(taken))
-
-
-def _kernel_distance(found: Mapping[str, Any], taken: Sequence[float]) -> Estimate:
-    value, reach = found["value"], found["rounding"]
-    if min(taken) == 1.0:
-        return Estimate(value, value - reach, value + reach, "exact", "")
-    reach += CONFIDENT * math.sqrt(1.0 - min(taken)) * found["sampling_error"]
+def _kernel_distance(
+    found: Mapping[str, Any], taken: Sequence[float]
+) -> tuple[Estimate, float | None]:
+    """Return the estimate and its sampling error; ``taken`` are the shares of rows compared."""
+    value, deviation = found["value"], found["sampling_error"]
+    chance, error = (0.0, None) if deviation is None else divide_chance(deviation, taken)
+    reach = found["rounding"] + chance
     # A few rows far from all others decide the score, and random ones may be without them.
-    return Estimate(value, value - reach, value + reach, "estimate", "")
+    bounds: Bounds = "exact" if min(taken) == 1.0 else "estimate"
+    return Estimate(value, value - reach, value + reach, bounds, ""), error
 
 
 def _overlap(name: str, exact: float, graph: float, *, whole: bool) -> Estimate:

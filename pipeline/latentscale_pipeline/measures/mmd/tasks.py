@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.array_types import Float64Array
-from latentscale.estimate import CONFIDENT, student_quantile
+from latentscale.estimate import divide_chance, student_quantile
 from latentscale.linalg.fourier_features import draw_frequencies, fourier_features
 from latentscale.mmd.group_sums import GroupSums, sum_feature_pairs, sum_rbf_pairs
 from latentscale.mmd.two_sample import Discrepancy, two_sample_discrepancy
@@ -94,24 +94,20 @@ def compare_rows(inputs: Inputs) -> Output:
         own = _squares(features).reshape(len(sizes), size).sum(axis=1)
     found = two_sample_discrepancy(GroupSums(pairs, own, sizes, counts[0]), generator)
     taken = [count * size for count in counts]
-    chance = _chance_of_rows(found, taken, [corpus.n for corpus in corpora])
+    chance, error = _divide(found, taken, [corpus.n for corpus in corpora])
     reach = ROUNDING * max(_unit(kernel), float(own.max()) / size) + chance
     bounds = "interval95" if chance else "exact"
     values = {"lower": found.value - reach, "upper": found.value + reach, "bounds": bounds}
     shape = {"groups": list(counts), "rows": taken}
     method = "pairs" if kernel == "rbf" else "features"
     known = {**values, **shape, "method": method, "bandwidth": bandwidth}
-    return _output(found, known, _largest_share(taken, [corpus.n for corpus in corpora]))
+    return _output(found, known, error)
 
 
-def _largest_share(taken: Sequence[int], n: Sequence[int]) -> float:
-    return max(rows / all_rows for rows, all_rows in zip(taken, n, strict=True))
-
-
-def _chance_of_rows(found: Discrepancy, taken: Sequence[int], n: Sequence[int]) -> float:
-    """Return how far MMD² of random rows may be from that of all; 0 if they are all."""
-    share = min(rows / all_rows for rows, all_rows in zip(taken, n, strict=True))
-    return CONFIDENT * math.sqrt(1.0 - share) * found.sampling_error
+def _divide(found: Discrepancy, taken: Sequence[int], n: Sequence[int]) -> tuple[float, float]:
+    """Return how far MMD² of random rows may be from that of all, and the error of all."""
+    shares = [rows / all_rows for rows, all_rows in zip(taken, n, strict=True)]
+    return divide_chance(found.sampling_error, shares)
 
 
 def _unit(kernel: str) -> float:
@@ -202,7 +198,8 @@ def compare_groups(inputs: Inputs) -> Output:
         means = [sums[side].sum(axis=0) / sizes[side].sum() for side in sides]
         reach, bounds = _frequency_error(means[0] - means[1]), "interval95"
     taken = [int(sizes[side].sum()) for side in sides]
-    if chance := _chance_of_rows(found, taken, p["n"]):
+    chance, error = _divide(found, taken, p["n"])
+    if chance:
         # The rows and the frequencies are drawn independently.
         reach = math.hypot(reach, chance) if fourier else reach + chance
         bounds = "interval95"
@@ -213,7 +210,7 @@ def compare_groups(inputs: Inputs) -> Output:
     }
     method = "fourier" if fourier else "features"
     known = {**values, **shape, "method": method, "bandwidth": chosen["bandwidth"]}
-    return _output(found, known, _largest_share(taken, p["n"]))
+    return _output(found, known, error)
 
 
 def _frequency_error(difference: Float64Array) -> float:
@@ -227,10 +224,7 @@ def _frequency_error(difference: Float64Array) -> float:
 # --- both ----------------------------------------------------------------------------------------
 
 
-def _output(found: Discrepancy, values: dict[str, Any], share: float) -> Output:
-    """Return what was found; ``share`` is the larger share of a corpus's rows that was taken."""
-    # Of random rows, what is left of their chance is in the bracket.
-    error = found.sampling_error * math.sqrt(share)
+def _output(found: Discrepancy, values: dict[str, Any], error: float) -> Output:
     own = {"value": found.value, "sampling_error": error}
     return Output(values={**own, **values}, arrays={"divided": found.divided})
 
