@@ -104,8 +104,8 @@ def read_job(
     )
     if config.in_memory:
         raise BadInput(
-            f"{config.in_memory[0]}: memory:// is this process's own memory, which a command begins "
-            "without and loses when it ends; name a folder or another URL"
+            f"{config.in_memory[0]}: memory:// is this process's own memory, which a command "
+            "begins without and loses when it ends; name a folder or another URL"
         )
     return config
 
