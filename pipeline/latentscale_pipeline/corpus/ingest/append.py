@@ -7,6 +7,7 @@ until then the corpus is unchanged, even if the process is killed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -47,6 +48,9 @@ from latentscale_pipeline.corpus.shards import group_document
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
+
+CLAIM_SECONDS = 10.0
+"""How long an append may take to replace the manifest before others take it for killed."""
 
 
 def append(
@@ -150,11 +154,37 @@ def _finalise(
         fingerprint.update(rows)
     digests = write_checked(store, f"{encoding.prefix}digests", fingerprint.whole_blocks())
     grown = replace(added, fingerprint=fingerprint.finish(), digests=digests)
-    if not before.is_current():
-        raise Incomplete(
-            f"{store.url}: it was changed while rows were appended; run the same command again"
-        )
-    store.write(MANIFEST_KEY, grown.to_bytes())
+    _replace_manifest(store, before, grown)
+
+
+def _replace_manifest(store: ObjectStore, before: Corpus, grown: Manifest) -> None:
+    """Store the new manifest, unless another append does so now or has done so since ``before``.
+
+    Of several at once only one can create the claim. It is created before the look at the manifest,
+    so whoever claims late finds it changed.
+    """
+    claim, data = f"{APPENDED}/{len(grown.vectors.appended)}.json", grown.to_bytes()
+    changed = Incomplete(
+        f"{store.url}: it was changed while rows were appended; run the same command again"
+    )
+    while not store.create(claim, data, durable=False):
+        if not _is_left_behind(store, claim):
+            raise changed
+        store.remove(claim)
+    try:
+        if not before.is_current():
+            raise changed
+        store.write(MANIFEST_KEY, data)
+    finally:
+        store.remove(claim)
+
+
+def _is_left_behind(store: ObjectStore, claim: str) -> bool:
+    """Return whether the claim stays: its process was killed, and its rows were never added."""
+    until = time.monotonic() + CLAIM_SECONDS
+    while (stays := store.exists(claim)) and time.monotonic() < until:
+        time.sleep(CLAIM_SECONDS / 50)
+    return stays
 
 
 def _fingerprint(corpus: Corpus) -> Fingerprint:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from latentscale_pipeline.corpus import Corpus, open_corpus, verify
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.storage.objects import ObjectStore
 from tests.conftest import Ended
 
 
@@ -167,7 +170,9 @@ append([sys.argv[1]], sys.argv[2], shard_bytes=1)
 
 
 @pytest.mark.parametrize("last", [1, 4, 6, 8, 9])
-def test_killed_at_any_write_the_corpus_is_what_it_was(tmp_path: Path, last: int) -> None:
+def test_killed_at_any_write_the_corpus_is_what_it_was(
+    tmp_path: Path, last: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Writes are three shards, their record, three documents, digests and the manifest."""
     corpus = ingest([saved(tmp_path / "a.npy", rows(1500))], str(tmp_path / "c"), shard_bytes=1)
     source = saved(tmp_path / "b.npy", rows(3000))
@@ -175,6 +180,7 @@ def test_killed_at_any_write_the_corpus_is_what_it_was(tmp_path: Path, last: int
     assert subprocess.run(script, check=False).returncode == -9
     assert verify(open_corpus(corpus.url)).problems == ()
     assert open_corpus(corpus.url) == corpus
+    monkeypatch.setattr("latentscale_pipeline.corpus.ingest.append.CLAIM_SECONDS", 0.5)
     other = append([saved(tmp_path / "d.npy", rows(1100))], corpus.url)
     assert other.n == 2600
     grown = append([source], corpus.url, shard_bytes=1)
@@ -203,6 +209,35 @@ def test_two_appends_at_once_and_a_damaged_shard_lose_nothing(tmp_path: Path) ->
     Path(grown.url, grown.manifest.vectors.shards[0].key).write_bytes(b"")
     with pytest.raises(BadInput, match="it has 0 bytes instead of"):
         append([other], corpus.url)
+
+
+def test_an_append_that_ends_while_another_does_is_refused_and_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = ingest([saved(tmp_path / "a.npy", rows(1500))], str(tmp_path / "c"))
+    source, other = (saved(tmp_path / f"{n}.npy", rows(n)) for n in (300, 200))
+    write, ended = ObjectStore.write, threading.Event()
+    second = threading.Thread(target=lambda: (append_refused(other, corpus.url), ended.set()))
+
+    def late(store: ObjectStore, key: str, data: bytes) -> None:
+        if key == "manifest.json" and not ended.is_set():
+            second.start()
+            time.sleep(0.5)  # the other one has found the manifest unchanged
+        write(store, key, data)
+
+    monkeypatch.setattr(ObjectStore, "write", late)
+    append([source], corpus.url)
+    second.join()
+    assert ended.is_set()
+    grown = append([other], corpus.url)
+    np.testing.assert_array_equal(
+        grown.read_all(), np.concatenate([rows(1500), rows(300), rows(200)])
+    )
+
+
+def append_refused(source: str, corpus: str) -> None:
+    with pytest.raises(Incomplete, match="it was changed while rows were appended"):
+        append([source], corpus)
 
 
 def test_overwriting_a_grown_corpus_leaves_nothing_of_it(
