@@ -302,6 +302,12 @@ EYE = np.eye(4)
         ("heat_trace", [EYE], {"k": 9}, "^rows: k is 9 and there are 4 rows; set k to 3 or less$"),
         ("heat_trace", [EYE], {"times": (2.0, 1.0, 8)}, "^times: start must be below stop$"),
         (
+            "heat_trace",
+            [EYE],
+            {"times": (1.0, 1.0 + 1e-13, 9)},
+            "^times: start and stop are too near",
+        ),
+        (
             "imd",
             [np.eye(9), EYE[:2]],
             {},

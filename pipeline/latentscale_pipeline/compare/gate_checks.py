@@ -26,6 +26,7 @@ from latentscale_pipeline.report.control_chart import (
     false_alarm_rate,
     scores_in,
 )
+from latentscale_pipeline.report.scores import report_of
 from latentscale_pipeline.report.verdict import headlines_of
 from latentscale_pipeline.results.kernel_names import is_kernel
 from latentscale_pipeline.results.model import Score
@@ -146,6 +147,8 @@ def check_gates(
         if gate.drift is not None and not gate.selectors:
             headlines = {id(score) for score in headlines_of([each.score for each in selected])}
             selected = tuple(each for each in selected if id(each.score) in headlines)
+        if gate.drift is not None:
+            selected = _of_every_day(selected, place)
         if gate.max_drop is not None or gate.max_rise is not None:
             _refuse_incomparable(selected, place)
         if gate.significant:
@@ -165,11 +168,6 @@ def check_gates(
         if gate.drift is not None:
             if earlier is None:
                 raise BadInput(f"{place} has drift, which needs a history; {WITH_HISTORY}")
-            if shares:
-                raise BadInput(
-                    f"{place} has drift on the share of a label, which a history has only on days "
-                    "when it isn't usual; use max_drop, max_rise or p_below"
-                )
             drifted, remark = _drifts(gate.drift, selected, comparison.job, earlier)
             failures += drifted
         failures.sort(key=lambda failure: -failure.excess)
@@ -186,6 +184,9 @@ def _with_label(comparison: Comparison, gate: Gate) -> tuple[Comparison, bool]:
     if gate.label is None:
         return comparison, False
     shares = label_scores([gate.label], comparison.job, comparison.baseline)
+    if not shares:  # the baseline has no labels
+        alone = label_scores_of_job([gate.label], comparison.job)
+        shares = [ComparedScore(score, None) for score in alone]
     measures = {share.score.measure for share in shares}
     others = [
         score
@@ -252,6 +253,21 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
             )
             failures.append(Failure(score, "p_below", problem, p_below - p))
     return failures
+
+
+def _of_every_day(selected: Sequence[ComparedScore], place: str) -> tuple[ComparedScore, ...]:
+    """Return the scores that all jobs of a series have."""
+    kept = []
+    for each in selected:
+        definition = report_of(each.score.measure).scores.get(each.score.score)
+        if definition is None or not definition.unusual_only:
+            kept.append(each)
+    if not kept:
+        raise BadInput(
+            f"{place} has drift on the share of a label, which a history has only on days "
+            "when it isn't usual; use max_drop, max_rise or p_below"
+        )
+    return tuple(kept)
 
 
 def _drifts(
@@ -345,7 +361,9 @@ def _matches(score: Score, name: str, wanted: Any) -> bool:
 def _known(name: str, wanted: Any, known: Sequence[Any]) -> str:
     if name == "label" and wanted is not None:
         close = nearest(str(wanted), [printable(label) for label in known if label])
-        return close if "did you mean" in close else "; no row of either corpus may have it"
+        if "did you mean" in close:
+            return close
+        return "; no row of either corpus may have it, or one has no labels"
     if not known:
         return f"; they have no {name}, leave it out"
     if name == "scale":

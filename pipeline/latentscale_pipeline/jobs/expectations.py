@@ -75,6 +75,8 @@ def _explain(score: Score, facts: JobFacts) -> Score:
     """Return a score with the reason why its sampling error isn't known, if it isn't."""
     if score.value is None or score.sampling_error is not None or score.label is not None:
         return score
+    if score.sampling_error_reason is not None:
+        return score
     if not facts.samples:
         reason = "sampling.method is none"
     elif score.samples:

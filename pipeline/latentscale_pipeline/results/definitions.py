@@ -42,6 +42,9 @@ class ScoreDefinition(Definition):
         another score.
     exchanged : str
         The score that this one becomes if corpus and reference are exchanged.
+    unusual_only : bool
+        Whether a job has it for the labels only that are least usual in it, so that a series of
+        jobs doesn't have it for each.
     measure, name : str
         The measure, and the name among its scores; :func:`define_scores` sets them.
     """
@@ -55,6 +58,7 @@ class ScoreDefinition(Definition):
     averages_rows: bool = False
     relation: Literal["", "distance", "similarity"] = ""
     exchanged: str = ""
+    unusual_only: bool = False
     measure: str = ""
     name: str = ""
 

@@ -495,21 +495,25 @@ def average_probes(
     middle = 0.5 * (below + above)
     mean = middle.mean(axis=0)
     deviations = middle - mean
-    trace = control.trace + mean
+    # A graph has a component, and a component the eigenvalue 0; random moments don't know that.
+    trace = np.maximum(control.trace + mean, 1.0 / n)
     quadrature = 0.5 * np.abs((above - below).mean(axis=0)) + control.rounding
-    spread = np.sqrt(np.square(deviations).sum(axis=0) / (probes * (probes - 1)))
+    # Where few steps leave the sides apart, one spreads twice as far as their middle.
+    sides = np.stack([below, above])
+    spread = sides.std(axis=1, ddof=1) / np.sqrt(probes)
     quantile = student_quantile(0.975, probes - 1)
     tail = np.abs(control.skewness) * (1.0 + 2.0 * quantile**2) / (6.0 * np.sqrt(probes))
-    below_trace = spread * (quantile + np.where(control.skewness < 0, tail, 0.0)) + quadrature
-    above_trace = spread * (quantile + np.where(control.skewness > 0, tail, 0.0)) + quadrature
-    errors = np.hypot(spread, control.rounding)
+    down, up = (quantile + np.where(sign * control.skewness > 0, tail, 0.0) for sign in (-1, 1))
+    centre = control.trace + sides.mean(axis=1)
+    lower = (centre - spread * down).min(axis=0) - control.rounding
+    upper = (centre + spread * up).max(axis=0) + control.rounding
+    errors = np.hypot(middle.std(axis=0, ddof=1) / np.sqrt(probes), control.rounding)
     asked, of_imd = slice(len(times)), slice(len(times), None)
     return HeatTrace(
         times=times,
         trace=trace[asked],
-        # A trace is positive.
-        lower=np.minimum(np.maximum(trace - below_trace, 0.0), trace)[asked],
-        upper=(trace + above_trace)[asked],
+        lower=np.minimum(np.maximum(lower, 1.0 / n), trace)[asked],
+        upper=np.maximum(upper, trace)[asked],
         standard_error=errors[asked],
         deviations=np.ascontiguousarray(deviations[:, asked]),
         quadrature=quadrature[asked],

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentscale.array_types import Float64Array
+from latentscale.array_types import BoolArray, Float64Array
 from latentscale.sampling.jackknife import GROUPS, draw_groups, jackknife_error
 from latentscale.tiles.distances import Points, as_points
 from latentscale.vendi.kernels import Kernel
@@ -85,14 +85,19 @@ def cosine_sampling_errors(
             points, "cosine", None, orders, generator, weights, groups=groups, kept=kept
         )
     masses = None if weights is None else checked_weights(weights, len(rows))
-    group = _draw_groups(len(rows), generator, groups)
+    group = _draw_groups(len(rows), generator, groups, masses)
+
+    def moment(chosen: BoolArray) -> SecondMoment:
+        return second_moment(rows[chosen], None if masses is None else masses[chosen])
 
     def spectra() -> Iterator[Spectrum]:
         whole = second_moment(rows, masses)
         for index in range(groups):
             chosen = group == index
-            part = second_moment(rows[chosen], None if masses is None else masses[chosen])
+            part = moment(chosen)
             left = SecondMoment(whole.total - part.total, whole.matrix - part.matrix)
+            if left.total < 0.5 * whole.total:  # the difference has the rounding of the whole
+                left = moment(~chosen)
             yield moment_spectrum(left, int((~chosen).sum()))
 
     return _jackknifed(spectra(), orders, kept)
@@ -115,7 +120,7 @@ def kernel_sampling_errors(
     :func:`cosine_sampling_errors`. Costs ``groups`` times the spectrum of all rows.
     """
     masses = None if weights is None else checked_weights(weights, len(points))
-    group = _draw_groups(len(points), generator, groups)
+    group = _draw_groups(len(points), generator, groups, masses)
     left = (np.flatnonzero(group != index) for index in range(groups))
     spectra = (
         kernel_spectrum(
@@ -126,10 +131,15 @@ def kernel_sampling_errors(
     return _jackknifed(spectra, orders, kept)
 
 
-def _draw_groups(n: int, generator: np.random.Generator, groups: int) -> NDArray[np.intp]:
+def _draw_groups(
+    n: int, generator: np.random.Generator, groups: int, masses: Float64Array | None
+) -> NDArray[np.intp]:
     if n < 2 * groups:
         raise ValueError(f"{groups} groups need at least {2 * groups} rows, got {n}")
-    return draw_groups(n, generator, groups)
+    group = draw_groups(n, generator, groups)
+    if masses is not None and len(np.unique(group[masses > 0])) < 2:
+        raise ValueError(f"all weights are 0 but in one of {groups} groups of rows")
+    return group
 
 
 def _jackknifed(

@@ -57,6 +57,25 @@ def test_rows_that_are_all_equal_have_no_sampling_error() -> None:
     np.testing.assert_allclose(errors, 0.0, atol=1e-12)
 
 
+@pytest.mark.parametrize("heaviest", [1e3, 1e9, 1e16])
+def test_a_row_with_nearly_all_weight_against_brute_force(heaviest: float) -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(60, 4)) @ rng.normal(size=(4, 12))
+    weights = np.ones(60)
+    weights[17] = heaviest
+    found = cosine_sampling_errors(rows, ORDERS, np.random.default_rng(7), weights, groups=5)
+    expected = brute_force(rows, "cosine", None, weights, 7)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_weight_in_one_group_alone_is_refused() -> None:
+    weights = np.zeros(60)
+    weights[17] = 1.0
+    for rows in (np.eye(60)[:, :9] + 1.0, np.eye(60)):
+        with pytest.raises(ValueError, match="all weights are 0 but in one of 20 groups of rows"):
+            cosine_sampling_errors(rows, ORDERS, np.random.default_rng(0), weights)
+
+
 def test_too_few_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="20 groups need at least 40 rows, got 39"):
         cosine_sampling_errors(np.ones((39, 3)), ORDERS, np.random.default_rng(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
@@ -28,6 +29,9 @@ class HeatTimes(Section):
     def _ordered(self) -> HeatTimes:
         if self.start >= self.stop:
             raise ValueError("start must be below stop")
+        # Rounding of the logarithms moves a time by some 1e-13 of itself.
+        if math.log(self.stop / self.start) < 1e-11 * self.count:
+            raise ValueError("start and stop are too near each other for so many times")
         return self
 
 

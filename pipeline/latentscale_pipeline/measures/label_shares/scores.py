@@ -13,6 +13,7 @@ SCORES = define_scores(
             unit=SHARE_OF_ROWS,
             size_dependent=False,
             headline=True,
+            unusual_only=True,
             least=0.0,
             most=1.0,
         ),

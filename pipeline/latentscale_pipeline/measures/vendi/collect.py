@@ -83,6 +83,7 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
                         order=order,
                         reason=reason,
                         sampling_error=None if reason else errors["errors"].get(order),
+                        sampling_error_reason=None if reason else errors.get("reason"),
                     )
                 )
                 if section.truncation is not None:
@@ -95,6 +96,7 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
                             order=order,
                             reason=None if known else reason or NO_SPECTRUM,
                             sampling_error=errors["truncated_errors"].get(order) if known else None,
+                            sampling_error_reason=errors.get("reason") if known else None,
                         )
                     )
             for name, stored in ARRAYS.items():
@@ -113,12 +115,15 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
 
 def _sampling_errors(
     kernel: VendiKernel, role: Role, facts: JobFacts, results: Results
-) -> Mapping[str, Mapping[str, float]]:
-    """Return the sampling errors under a kernel by order, whole and truncated, as far as known."""
+) -> Mapping[str, Any]:
+    """Return the sampling errors under a kernel by order, whole and truncated, as far as known.
+
+    If none is, ``reason`` says why.
+    """
     known: Mapping[str, Any] = {}
     if has_sampling_errors(kernel, facts, facts.corpora[role]):
         known = results(sampling_stage_name(kernel, role)).values
-    return {name: known.get(name, {}) for name in ("errors", "truncated_errors")}
+    return {"errors": {}, "truncated_errors": {}, **known}
 
 
 def _truncation(section: Vendi, stored: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -98,11 +98,59 @@ def test_a_gate_names_any_label(tmp_path: Path, latentscale: Callable[..., Ended
     assert f"latentscale rows {Path(folders['usual']).name} --where 'label == \"prose\"'" in page
     shown = latentscale(*shlex.split(command)[2:], "--limit", 1)
     assert "prose" in shown.out
-    drift = gated("alike", label="law", drift={})
-    assert drift.code == 2
     unknown = gated("alike", label="verse", min=0.1)
     assert unknown.code == 2
     assert "has label verse; no row of either corpus may have it" in unknown.err
+
+
+def test_drift_counts_the_jobs_before_whatever_is_unusual_today(
+    tmp_path: Path, latentscale: Callable[..., Ended]
+) -> None:
+    shares = {"law": 5.0, "poetry": 3.0, "prose": 2.0}
+    folders = []
+    for seed, weights in enumerate((shares, shares, {**shares, "prose": 0.7})):
+        corpus = store(tmp_path, f"c{seed}", draw(seed, 1500, weights), seed, 1500)
+        measures: dict[str, Any] = {"duplicates": {}}
+        job = run(
+            tmp_path, corpus, None, output=str(tmp_path / "jobs"), name="s", measures=measures
+        )
+        folders.append(job.store.url)
+    assert latentscale("history", "add", tmp_path / "h", *folders[:2]).code == 0
+
+    def drifts(**gate: Any) -> Ended:
+        (tmp_path / "gates.yaml").write_text(json.dumps({"gates": [{**gate, "drift": {}}]}))
+        command = ("compare", folders[2], folders[1], "--gates", tmp_path / "gates.yaml")
+        return latentscale(*command, "--history", tmp_path / "h")
+
+    whole = drifts()
+    assert "2 earlier jobs" in whole.out + whole.err
+    for gate in ({"measure": "label_shares"}, {"label": "law"}):
+        refused = drifts(**gate)
+        assert refused.code == 2
+        assert "drift on the share of a label" in refused.err
+
+
+def test_a_gate_on_a_label_where_the_baseline_has_none(
+    tmp_path: Path, latentscale: Callable[..., Ended]
+) -> None:
+    shares = {"law": 5.0, "poetry": 3.0}
+    labelled = [store(tmp_path, f"c{s}", draw(s, 800, shares), s, 800) for s in (0, 1)]
+    plain = store(tmp_path, "plain", None, 2, 800)
+    jobs = [
+        run(tmp_path, *of, name="s", measures={"duplicates": {}})
+        for of in (labelled, (plain, None))
+    ]
+
+    def gated(**gate: Any) -> Ended:
+        (tmp_path / "gates.yaml").write_text(json.dumps({"gates": [{"label": "law", **gate}]}))
+        return latentscale(
+            "compare", *(job.store.url for job in jobs), "--gates", tmp_path / "gates.yaml"
+        )
+
+    assert gated(min=0.5).code == 0
+    assert gated(max=0.5).code == 1
+    assert gated(p_below=1e-6).code == 0
+    assert "no such score" in gated(max_drop=0.5).err
 
 
 @pytest.mark.parametrize("others", [0, 1], ids=["alone", "beside a larger change"])

@@ -144,6 +144,21 @@ def test_weights_can_be_left_aside_and_are_part_of_a_jobs_identity(
     assert counted["job"]["config_hash"] != uncounted["job"]["config_hash"]
 
 
+def test_weight_in_one_row_alone_says_why_there_is_no_sampling_error(
+    tmp_path: Path, corpus: Path
+) -> None:
+    weights = np.zeros(5000)
+    weights[3] = 1.0
+    np.save(tmp_path / "weights.npy", weights)
+    alone = str(tmp_path / "alone.zarr")
+    ingest([str(corpus / "rows.npy")], alone, weights=str(tmp_path / "weights.npy"))
+    found = [s for s in run(tmp_path, Path(alone))["scores"] if s["measure"] == "vendi"]
+    assert [s["value"] for s in found] == pytest.approx([1.0] * len(ORDERS))
+    assert {s["sampling_error_reason"] for s in found} == {
+        "all weights are 0 but in one of 20 groups of rows"
+    }
+
+
 def test_labels_need_labels_and_the_cosine_kernel(tmp_path: Path, corpus: Path) -> None:
     with pytest.raises(BadInput, match="the corpus has no labels; ingest it with --labels"):
         run(tmp_path, corpus / "rows.npy", labels=True)
