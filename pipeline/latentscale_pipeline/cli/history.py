@@ -18,6 +18,9 @@ from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.report import FORMATS
 
+OUTCOME = ("baseline", "verdict", "passed", "accepted", "rejected")
+"""What a list says of how a job fared."""
+
 
 @click.group(no_args_is_help=True)
 def history() -> None:
@@ -50,10 +53,15 @@ def add(registry: str, jobs: tuple[str, ...], tag: str | None, failed: bool) -> 
       latentscale history add history/ jobs/nightly-1a2b3c4d --tag release
     """
     known = Registry.at(registry)
+    if known.store.exists("results.json"):
+        raise BadInput(
+            f"{known.store.url}: this is a job, not a history; name the folder of the history first"
+        )
     for url in jobs:
         entry = make_entry(read_job(url), passed=False if failed else None)
         added = known.add(entry)
-        click.echo(f"{entry.job}: {'added' if added else 'was there already'}")
+        also = f"; to mark it failed, use latentscale history reject {registry} {entry.job}"
+        click.echo(f"{entry.job}: {'added' if added else 'was there already' + also * failed}")
         if tag is not None and url == jobs[-1]:
             known.tag(tag, entry.job)
             click.echo(f"{entry.job}: tagged {tag}")
@@ -99,6 +107,29 @@ def accept(registry: str, job: str, reason: str, undo: bool) -> None:
     else:
         though = "" if entry.passed is False else ", though no gate of it had failed"
         click.echo(f"{name}: accepted{though}; limits of drift begin anew with it")
+
+
+@history.command(no_args_is_help=True)
+@click.argument("registry", metavar="HISTORY")
+@click.argument("job")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the list and the report.")
+@click.option("--undo", is_flag=True, help="Reject it no longer.")
+def reject(registry: str, job: str, reason: str, undo: bool) -> None:
+    """Reject a registered JOB (its id or folder), whatever its gates said.
+
+    It is no baseline and sets no control limits any more. Given again, the reason is replaced;
+    --undo takes it back.
+
+    \b
+    Example:
+      latentscale history reject history/ nightly-1a2b3c4d --reason 'a broken export'
+    """
+    name = job.rstrip("/").rpartition("/")[2]
+    if undo and reason:
+        raise click.UsageError("--undo takes no --reason")
+    Registry.existing(registry).reject(name, None if undo else reason)
+    said = "no longer rejected" if undo else "rejected; it is no baseline and sets no limits"
+    click.echo(f"{name}: {said}")
 
 
 @history.command("list", no_args_is_help=True)
@@ -190,7 +221,7 @@ def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
         "evaluation",
     )
     return {
-        **{name: getattr(entry, name) for name in (*same, "baseline", "passed", "accepted")},
+        **{name: getattr(entry, name) for name in (*same, *OUTCOME)},
         "folder": entry.url,
         "rows": entry.corpus_rows,
         "failures": entry.failures.splitlines(),

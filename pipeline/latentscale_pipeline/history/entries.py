@@ -58,8 +58,9 @@ class Entry:
         The settings of its measures, as JSON; None if they aren't known, as in earlier versions.
     scores : tuple of Score
         Its scores, in the order of its results.
-    accepted : str or None
-        Why it was accepted although it changed; None if it wasn't. Not stored in the entry.
+    accepted, rejected : str or None
+        Why it was accepted although it changed, or rejected whatever its gates said; None if it
+        wasn't. Not stored in the entry.
     """
 
     job: str
@@ -85,11 +86,17 @@ class Entry:
     settings: str | None
     scores: tuple[Score, ...]
     accepted: str | None = None
+    rejected: str | None = None
 
     @property
     def failed(self) -> bool:
         """Return whether its gates failed and nobody accepted it."""
         return self.passed is False and self.accepted is None
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether it may be a baseline, and sets limits."""
+        return not self.failed and self.rejected is None
 
     @property
     def key(self) -> str:
@@ -170,10 +177,11 @@ def make_entry(
 
 
 def format_gates(entry: Entry) -> str:
-    """Say whether the gates of a job passed, and whether it was accepted."""
-    said = {True: "passed", False: "failed", None: ""}[entry.passed]
-    accepted = "" if entry.accepted is None else f"accepted: {entry.accepted}"
-    return ", ".join(filter(None, [said, accepted.removesuffix(": ")]))
+    """Say whether the gates of a job passed, and whether it was accepted or rejected."""
+    said = [{True: "passed", False: "failed", None: ""}[entry.passed]]
+    for word, reason in (("accepted", entry.accepted), ("rejected", entry.rejected)):
+        said += [] if reason is None else [f"{word}: {reason}".removesuffix(": ")]
+    return ", ".join(filter(None, said))
 
 
 def last_evaluations(entries: Sequence[Entry], name: str | None = None) -> list[Entry]:
@@ -196,12 +204,12 @@ def last_evaluations(entries: Sequence[Entry], name: str | None = None) -> list[
 def limiting(entries: Sequence[Entry], name: str | None = None) -> list[Entry]:
     """Return the entries that set limits for the next job, the oldest first.
 
-    A failed job sets none. An accepted one changed what is usual, so those before it set none. Of a
-    job that was evaluated several times the last evaluation counts.
+    A failed or rejected job sets none. An accepted one changed what is usual, so those before it
+    set none. Of a job that was evaluated several times the last evaluation counts.
     """
     last = last_evaluations(entries, name)
     changes = (place for place, entry in enumerate(last) if entry.accepted is not None)
-    return [entry for entry in last[max(changes, default=0) :] if not entry.failed]
+    return [entry for entry in last[max(changes, default=0) :] if entry.is_usual]
 
 
 def job_of_series(entry: Entry) -> JobOfSeries:

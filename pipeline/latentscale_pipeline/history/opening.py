@@ -132,8 +132,10 @@ def _gates(entries: Sequence[Entry], failed: int) -> list[str]:
 
 
 def _mark(place: int, entry: Entry) -> Mark:
-    failed = entry.failed
-    said = "a gate failed" if failed else VERDICTS.get(entry.verdict, VERDICTS[None])
+    failed = not entry.is_usual
+    said = VERDICTS.get(entry.verdict, VERDICTS[None])
+    if failed:
+        said = "a gate failed" if entry.rejected is None else "rejected"
     kind = "failed" if failed else entry.verdict or "not_compared"
     return Mark(kind, f"{day_of(entry)}, {printable(entry.job)}: {said}", anchor_of(place))
 

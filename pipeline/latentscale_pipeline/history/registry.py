@@ -3,8 +3,8 @@
 Objects in a registry are never changed. Each entry is a separate file that is created only if it is
 absent, so of two writers of one evaluation the first wins. A tag is a series of files,
 ``tags/<tag>/000001.json`` and so on, of which the highest number is current. Moving a tag creates
-the next file; only one of several contenders can do so. Accepting a job, and taking that back,
-works in the same way, with ``accepted/<job>/000001.json`` and so on.
+the next file; only one of several contenders can do so. Accepting or rejecting a job, and taking
+that back, works in the same way, with ``accepted/<job>/000001.json`` or ``rejected/…`` and so on.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ class Registry:
         keys = [key for key in self.store.keys("entries") if key.endswith(".parquet")]
         with ThreadPoolExecutor(READERS) as pool:
             read = list(pool.map(self._read, keys))
-        accepted = self._accepted()
+        accepted, rejected = self._reasons("accepted"), self._reasons("rejected")
         evaluated = {entry.job for entry in read if entry.evaluation is not None}
         found = [
-            replace(entry, accepted=accepted.get(entry.job))
+            replace(entry, accepted=accepted.get(entry.job), rejected=rejected.get(entry.job))
             for entry in read
             if entry.evaluation is not None or entry.job not in evaluated
         ]
@@ -118,8 +118,8 @@ class Registry:
 
         With ``today`` they are all others: a job whose rows come back finished long ago.
 
-        Those are the ones whose gates didn't fail, from the last accepted one on. The oldest job
-        comes first; of one that was evaluated several times the last evaluation counts.
+        Those are the ones that neither failed nor were rejected, from the last accepted one on. The
+        oldest job comes first; of one that was evaluated several times the last evaluation counts.
         """
         before = [
             entry
@@ -161,8 +161,20 @@ class Registry:
         BadInput
             If there is no such job.
         """
+        return self._judge(job, "accepted", reason, "rejected")
+
+    def reject(self, job: str, reason: str | None = "") -> Entry:
+        """Reject a job, whatever its gates said; or no longer, with None.
+
+        It is no baseline and sets no control limits. Returns and raises as :meth:`accept`.
+        """
+        return self._judge(job, "rejected", reason, "accepted")
+
+    def _judge(self, job: str, word: str, reason: str | None, opposite: str) -> Entry:
         entry = self._registered(job)
-        self._move("accepted", job, reason)
+        self._move(word, job, reason)
+        if reason is not None and job in self._reasons(opposite):
+            self._move(opposite, job, None)
         return entry
 
     def _registered(self, job: str) -> Entry:
@@ -173,9 +185,9 @@ class Registry:
             raise BadInput(f"{self.store.url}: no job {printable(job)} here{remedy}")
         return entries[job]
 
-    def _accepted(self) -> dict[str, str]:
-        """Return why jobs were accepted, by their ids."""
-        return {job: str(why) for job, why in self._current("accepted") if why is not None}
+    def _reasons(self, word: str) -> dict[str, str]:
+        """Return why jobs were accepted or rejected, by their ids."""
+        return {job: str(why) for job, why in self._current(word) if why is not None}
 
     def tags(self) -> dict[str, str]:
         """Return the job of every tag."""
@@ -219,7 +231,8 @@ def pick_baseline(
     """Return the job that a rule names.
 
     ``latest`` is the newest job whose gates didn't fail when it was last evaluated, or that was
-    accepted: any other must not become the baseline of the next one. Any other rule is a tag.
+    accepted, and that wasn't rejected: any other must not become the baseline of the next one. Any
+    other rule is a tag.
 
     Parameters
     ----------
@@ -244,7 +257,7 @@ def pick_baseline(
     """
     if rule == LATEST:
         last = sorted(last_evaluations(registry.entries(name), name), key=_in_use)
-        good = (entry for entry in reversed(last) if not entry.failed)
+        good = (entry for entry in reversed(last) if entry.is_usual)
         return next((entry for entry in good if suits is None or suits(entry)), None)
     tags = registry.tags()
     tagged = [entry for entry in registry.entries() if entry.job == tags.get(rule)]

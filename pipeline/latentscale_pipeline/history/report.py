@@ -175,9 +175,9 @@ def _figure(key: str, trends: Sequence[Trend]) -> Figure:
 
 
 def _curves(style: Style, found: Trend) -> list[Curve]:
-    """Return the line of a score, and the points of the jobs whose gates failed."""
-    failed = [(entry, score) for entry, score in found if entry.failed]
-    passed = [(entry, score) for entry, score in found if not entry.failed]
+    """Return the line of a score, and the points of the jobs that failed or were rejected."""
+    failed = [(entry, score) for entry, score in found if not entry.is_usual]
+    passed = [(entry, score) for entry, score in found if entry.is_usual]
     crosses = replace(style, symbol="cross")
     line = replace(_points(style, found)[0], name="", points=False, lower=None, upper=None)
     return [line, *_points(style, passed), *_points(crosses, failed)]
@@ -188,8 +188,12 @@ def _points(style: Style, found: Trend) -> list[Curve]:
         return []
     times = [at for entry, _ in found if (at := seconds_of(entry)) is not None]
     value, lower, upper = ([getattr(score, end) for _, score in found] for end in ENDS)
-    jobs = [f"{e.job}, gates failed" if e.failed else e.job for e, _ in found]
+    jobs = [e.job if e.is_usual else f"{e.job}, {_why_unusual(e)}" for e, _ in found]
     return [Curve(style.name, times, value, lower, upper, points=True, style=style, texts=jobs)]
+
+
+def _why_unusual(entry: Entry) -> str:
+    return "gates failed" if entry.rejected is None else "rejected"
 
 
 def _trend_table(trends: Sequence[Trend]) -> Table:

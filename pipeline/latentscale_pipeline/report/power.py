@@ -67,9 +67,9 @@ class Power:
         Rows of a sample on which it is compared; all rows of the corpus if it counts rows.
     usual : float
         What is usual of it there.
-    shown : float
+    shown : float or None
         The smallest change that is found four times in five: in shares of ``usual``, or of the rows
-        for a score that counts rows.
+        for a score that counts rows; None if not even all rows would do.
     needed : Needed or None
         What shows the change that was asked for; None if no number of rows does.
     """
@@ -77,7 +77,7 @@ class Power:
     score: Score
     rows: int
     usual: float
-    shown: float
+    shown: float | None
     needed: Needed | None
 
 
@@ -162,8 +162,9 @@ def _power_of_share(n: int, score: Score, change: float, level: float) -> Power 
         shown = _reach(level, math.inf) * math.sqrt(2.0) * score.sampling_error
     else:
         return None
-    rows = math.ceil(n * (shown / change) ** 2)
-    return Power(score, n, usual, shown, Needed(max(rows, 1), 0) if rows <= MAX_ROWS else None)
+    rows = max(math.ceil(n * (shown / change) ** 2), SAMPLES * MIN_ROWS)
+    needed = Needed(rows, 0) if rows <= MAX_ROWS else None
+    return Power(score, n, usual, shown if shown <= 1.0 else None, needed)
 
 
 def _power_of_all_rows(n: int, score: Score, change: float, level: float) -> Power | None:

@@ -217,6 +217,39 @@ def test_an_accepted_job_is_a_baseline_and_limits_begin_anew(
     assert latentscale("history", "accept", history, job, "--undo", "--reason", "a").code == 2
 
 
+def test_a_rejected_job_is_no_baseline_and_sets_no_limits(
+    registry: Registry, tmp_path: Path, latentscale: Command
+) -> None:
+    for number in range(1, 7):
+        registry.add(night(number, 5.0 + 0.1 * number, passed=None))
+    history, job = tmp_path / "history", "nightly-00000006"
+    last = finished_job(results([row(9.0)]), None, "jobs/nightly-00000010")
+    ended = latentscale("history", "reject", history, f"jobs/{job}/", "--reason", "a bad export")
+    assert ended.out == f"{job}: rejected; it is no baseline and sets no limits\n"
+    assert pick_baseline(registry, "latest") == registry.entries()[4]
+    assert len(registry.earlier("nightly", last)) == 5
+    assert "rejected: a bad export" in latentscale("history", "list", history).out
+    opening = series_report(registry.entries(), "nightly").opening
+    assert opening is not None
+    assert opening.marks[-1].text.endswith(f"{job}: rejected")
+    [described] = [
+        entry
+        for entry in json.loads(latentscale("history", "list", history, "--json").out)
+        if entry["job"] == job
+    ]
+    assert (described["rejected"], described["accepted"]) == ("a bad export", None)
+    # Accepting it takes that back, and the other way round.
+    latentscale("history", "accept", history, job)
+    assert len(registry.earlier("nightly", last)) == 1
+    latentscale("history", "reject", history, job)
+    assert len(registry.earlier("nightly", last)) == 5
+    ended = latentscale("history", "reject", history, job, "--undo")
+    assert ended.out == f"{job}: no longer rejected\n"
+    assert len(registry.earlier("nightly", last)) == 6
+    assert latentscale("history", "reject", history, "nightly-1000000").code == 2
+    assert latentscale("history", "reject", history, job, "--undo", "--reason", "a").code == 2
+
+
 def test_a_tag_moves(registry: Registry) -> None:
     registry.add(night(1))
     registry.add(night(2))
@@ -247,6 +280,12 @@ def test_the_commands(tmp_path: Path, latentscale: Command) -> None:
         assert added.out == f"{name}-1a2b3c4d: added\n{name}-1a2b3c4d: tagged release\n"
     again = latentscale("history", "add", history, tmp_path / "first")
     assert again.out == "first-1a2b3c4d: was there already\n"
+    failed = latentscale("history", "add", history, tmp_path / "first", "--failed")
+    assert f"use latentscale history reject {history} first-1a2b3c4d" in failed.out
+    inside = latentscale("history", "add", tmp_path / "first", tmp_path / "second")
+    assert inside.code == 2
+    assert "this is a job, not a history; name the folder of the history first" in inside.err
+    assert not (tmp_path / "first" / "entries").exists()
     listed = json.loads(latentscale("history", "list", history, "--json").out)
     assert {entry["job"]: entry["tags"] for entry in listed} == {
         "first-1a2b3c4d": [],

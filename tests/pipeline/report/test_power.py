@@ -124,6 +124,15 @@ def test_shares_of_rows_are_found_by_the_root_of_their_number() -> None:
     assert power == Power(power.score, 1000, 0.005, 0.02, power.needed)
     assert power.needed is not None
     assert (power.needed.rows, power.needed.samples) == (4000, 0)
+    # The root says nothing of a handful of rows, nor can more than all of them change.
+    found["smallest_found"] = 1.5
+    few = job(
+        {"corpus": 2, "reference": 2}, **about, value=0.0, lower=0.0, upper=0.0, expected=found
+    )
+    [power] = find_power(few, 1.0)
+    assert power.shown is None
+    assert power.needed is not None
+    assert power.needed.rows == 150
 
 
 def test_no_number_of_rows_shows_what_samples_are_too_small_for() -> None:
