@@ -15,8 +15,8 @@ r_1`, whose logarithm is exponentially distributed with the rate D. A line throu
 fitted to :math:`-\ln(1 - F(\mu))` over :math:`\ln \mu`, with the empirical distribution F, without
 the tenth of the rows with the largest :math:`\mu`.
 
-Neighbours at distance 0 are left out (cosine: those of equal direction), and neighbours at equal
-distances count once: these are copies of rows.
+Neighbours at distance 0 are left out (cosine: those of equal direction), and copies of a neighbour
+count once. Different neighbours at equal distances, as rows of whole numbers have, all count.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ import numpy as np
 
 from latentscale.array_types import BoolArray, Float64Array, Int64Array
 from latentscale.duplicates.distinct import EQUAL_DIRECTION
-from latentscale.tiles.distances import Metric
+from latentscale.neighbours.exact import Neighbours
+from latentscale.tiles.distances import Metric, Points
+from latentscale.tiles.top_lists import content_keys
 
 KEPT = 0.9
 """Share of the rows that TwoNN fits."""
 
 TIED = 1e-9
-"""Relative difference up to which distances are equal: copies up to a factor differ by rounding."""
+"""Relative difference up to which distances of copies are equal: factors bring rounding."""
 
 MIN_ROWS = 10
 """Fewest rows to which TwoNN fits a line."""
@@ -50,9 +52,11 @@ class NeighbourDistances:
     rows : ndarray of int64, shape (m,)
         Row numbers.
     logarithms : ndarray of float64, shape (m, l)
-        Logarithms of the distances, ascending.
+        Logarithms of the distances, ascending but for rounding.
     indices : ndarray of int64, shape (m, l)
         Row numbers of the neighbours.
+    contents : ndarray of int64, shape (m, l)
+        Numbers that copies of a neighbour share, which stand beside each other.
     known : ndarray of bool, shape (m, l)
         Which entries are neighbours that count: of the half, and not at distance 0.
     cosine : bool
@@ -62,15 +66,16 @@ class NeighbourDistances:
     rows: Int64Array
     logarithms: Float64Array
     indices: Int64Array
+    contents: Int64Array
     known: BoolArray
     cosine: bool = False
 
     @property
     def counted(self) -> BoolArray:
-        """Return which neighbours count: of those at equal distances one."""
-        so_far = np.maximum.accumulate(np.where(self.known, self.logarithms, -np.inf), axis=1)
+        """Return which neighbours count: of copies one."""
+        last = np.maximum.accumulate(np.where(self.known, self.contents, -1), axis=1)
         counted = self.known.copy()
-        counted[:, 1:] &= self.logarithms[:, 1:] > so_far[:, :-1] + TIED
+        counted[:, 1:] &= self.contents[:, 1:] > last[:, :-1]
         return counted
 
     def half(self, rows: BoolArray, neighbours: BoolArray) -> NeighbourDistances:
@@ -88,33 +93,51 @@ class NeighbourDistances:
             rows=self.rows[rows],
             logarithms=self.logarithms[rows],
             indices=self.indices[rows],
+            contents=self.contents[rows],
             known=self.known[rows] & neighbours[rows],
         )
 
 
-def neighbour_distances(
-    rows: Int64Array, distances: Float64Array, indices: Int64Array, metric: Metric
-) -> NeighbourDistances:
+def with_content_keys(points: Points) -> Points:
+    """Return points with equal keys for copies; under the cosine metric, for equal directions."""
+    directions = points.rows.astype(np.float32).astype(np.float64)
+    return points.keyed(content_keys(directions if points.metric == "cosine" else points.rows))
+
+
+def neighbour_distances(rows: Int64Array, found: Neighbours, metric: Metric) -> NeighbourDistances:
     """Return lists of nearest neighbours, as the estimators need them.
 
     Parameters
     ----------
     rows : ndarray of int64, shape (m,)
         Row numbers.
-    distances : ndarray of float64, shape (m, l)
-        Ascending; infinite where there are too few neighbours. Under the cosine metric they are
+    found : Neighbours
+        Of rows with the keys of :func:`with_content_keys`. Under the cosine metric distances are
         one minus the cosine, and the length of the chord is taken instead.
-    indices : ndarray of int64, shape (m, l)
-        Row numbers of the neighbours.
     metric : {"euclidean", "cosine", "manhattan"}
         Of the distances.
     """
+    distances = found.distances
     least = EQUAL_DIRECTION if metric == "cosine" else 0.0
     known = np.isfinite(distances) & (distances > least)
     logarithms = np.log(distances, where=known, out=np.zeros_like(distances))
     if metric == "cosine":
         logarithms *= 0.5
-    return NeighbourDistances(rows, logarithms, indices, known, metric == "cosine")
+    # Copies of one neighbour may have another between them, at the same distance but for rounding.
+    tied = np.cumsum(np.diff(logarithms, axis=1, prepend=-np.inf) > TIED, axis=1)
+    order = np.lexsort((found.ties, tied), axis=1)
+    group = np.take_along_axis(tied, order, axis=1).astype(np.int64)
+    ties = np.take_along_axis(found.ties, order, axis=1)
+    other = np.ones(order.shape, dtype=np.bool_)
+    other[:, 1:] = (group[:, 1:] > group[:, :-1]) | (ties[:, 1:] != ties[:, :-1])
+    return NeighbourDistances(
+        rows,
+        np.take_along_axis(logarithms, order, axis=1),
+        np.take_along_axis(found.indices, order, axis=1),
+        np.cumsum(other, axis=1, dtype=np.int64),
+        np.take_along_axis(known, order, axis=1),
+        metric == "cosine",
+    )
 
 
 def mean_log_ratios(lists: NeighbourDistances, neighbours: Sequence[int]) -> Float64Array:

@@ -9,6 +9,7 @@ import pytest
 from latentscale.intrinsic_dimension.estimators import (
     NeighbourDistances,
     neighbour_distances,
+    with_content_keys,
 )
 from latentscale.intrinsic_dimension.scores import Dimensions, score_dimensions
 from latentscale.neighbours.exact import nearest
@@ -21,10 +22,10 @@ NEIGHBOURS = (5, 10, 20)
 def searched(
     rows: np.ndarray, length: int, metric: Metric = "euclidean", asked: np.ndarray | None = None
 ) -> NeighbourDistances:
-    points, ids = as_points(rows, metric), np.arange(len(rows))
+    points, ids = with_content_keys(as_points(rows, metric)), np.arange(len(rows))
     asked = ids if asked is None else asked
     found = nearest(points.take(asked), points, length, query_ids=asked, candidate_ids=ids)
-    return neighbour_distances(asked, found.distances, found.indices, metric)
+    return neighbour_distances(asked, found, metric)
 
 
 def scored(rows: np.ndarray, seed: int | None = None, **search: object) -> Dimensions:
@@ -110,6 +111,27 @@ def test_copies_of_rows_change_little() -> None:
         assert own.estimate.value == pytest.approx(other.estimate.value, rel=1e-12)
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("levels", [1, 2, 5])
+def test_different_rows_at_equal_distances_all_count(levels: int, metric: Metric) -> None:
+    """Whole numbers, and signs: as quantised embeddings are."""
+    rows = np.random.default_rng(levels).normal(size=(300, 24))
+    rows = np.sign(rows) if levels == 1 else np.round(rows * levels / 2) + 0.25
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True) if metric == "cosine" else rows
+    distances, found = sorted_distances(unit), scored(rows, metric=metric)
+    assert distances[:, 0].min() > 0.1
+    for k, own in zip(NEIGHBOURS, found.maximum_likelihood, strict=True):
+        assert own.estimate is not None
+        expected = likelihood_of_levina_and_bickel(distances, k)
+        assert own.estimate.value == pytest.approx(expected, rel=1e-7)
+    doubled = scored(np.concatenate([rows, rows]), metric=metric)
+    assert doubled.maximum_likelihood[0].estimate is not None
+    assert found.maximum_likelihood[0].estimate is not None
+    assert doubled.maximum_likelihood[0].estimate.value == pytest.approx(
+        found.maximum_likelihood[0].estimate.value, rel=1e-12
+    )
+
+
 def test_copies_up_to_a_factor_have_no_direction_of_their_own() -> None:
     rows = np.random.default_rng(3).normal(size=(400, 12))
     plain = scored(rows, metric="cosine")
@@ -159,8 +181,9 @@ def test_halves_are_what_a_search_in_half_of_the_corpus_finds() -> None:
 
 def test_divisions_are_even_and_independent() -> None:
     numbers = np.arange(40_000)
+    one = np.ones((40_000, 1), dtype=np.int64)
     lists = NeighbourDistances(
-        numbers, np.zeros((40_000, 1)), numbers[:, None], np.ones((40_000, 1), dtype=bool)
+        numbers, np.zeros((40_000, 1)), numbers[:, None], one, one.astype(bool)
     )
     drawn = np.array([rows for rows, _ in divide(lists.rows, lists.indices, 11)], dtype=float)
     np.testing.assert_array_equal(drawn[::2], 1.0 - drawn[1::2])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from latentscale.intrinsic_dimension.estimators import neighbour_distances
+from latentscale.intrinsic_dimension.estimators import neighbour_distances, with_content_keys
 from latentscale.intrinsic_dimension.scores import Dimension, score_dimensions
 from latentscale.neighbours.exact import Neighbours, merge, nearest
 from latentscale.tiles.distances import as_points
@@ -37,7 +37,7 @@ def find_neighbours(inputs: Inputs) -> Output:
     p = inputs.parameters
     corpus, drawn = inputs.corpora[p["role"]], inputs.results[p["drawn"]]
     rows, within = drawn.array("rows"), drawn.array("within")
-    queries = as_points(drawn.array("vectors"), p["metric"])
+    queries = with_content_keys(as_points(drawn.array("vectors"), p["metric"]))
     best = Neighbours.none(len(rows), p["length"])
     first = inputs.index * p["shards"]
     for shard in range(first, min(first + p["shards"], corpus.shard_count)):
@@ -45,7 +45,7 @@ def find_neighbours(inputs: Inputs) -> Output:
         for piece, points in points_by_blocks(corpus.read_shard(shard), p["metric"]):
             best = nearest(
                 queries,
-                points,
+                with_content_keys(points),
                 p["length"],
                 query_ids=rows,
                 candidate_ids=np.arange(start + piece.start, start + piece.stop, dtype=np.int64),
@@ -61,7 +61,7 @@ def score_rows(inputs: Inputs) -> Output:
     corpus, rows = inputs.corpora[p["role"]], inputs.results[p["drawn"]].array("rows")
     parts = (load_record(Neighbours, part) for part in inputs.parts)
     found = reduce(partial(merge, k=p["length"]), parts)
-    lists = neighbour_distances(rows, found.distances, found.indices, p["metric"])
+    lists = neighbour_distances(rows, found, p["metric"])
     seed = int(inputs.generator().integers(2**62)) if p["errors"] else None
     dimensions = score_dimensions(lists, corpus.n, corpus.d, p["neighbours"], seed)
     return Output(
