@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import click
 from rich.console import Console
 
+from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import read_job
@@ -114,12 +115,8 @@ def rows(
         limit=shown + 1 if as_table else limit,
         baseline=None if baseline is None else read_job(baseline),
     )
-    if left_out := found.rows.corpus.manifest.dropped.count:
-        rest = f"{counted(left_out, 'row')} of the source left out when it was ingested"
-        corpus = printable(shlex.quote(found.rows.corpus.url))
-        click.echo(
-            f"row: without the {rest}; latentscale info {corpus} --json lists them", err=True
-        )
+    for note in _missing_rows(found.rows.corpus):
+        click.echo(note, err=True)
     others: Sequence[str] = ()
     if as_table and only is None and columns is None and (where or sort):
         found, others = _narrowed(found, sort)
@@ -176,3 +173,17 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return format_number(value)
     return printable(str(value))
+
+
+def _missing_rows(corpus: Corpus) -> Iterator[str]:
+    """Say which rows of the sources have no number in a job."""
+    where = printable(shlex.quote(corpus.url))
+    if dropped := corpus.manifest.dropped.count:
+        rest = f"{counted(dropped, 'row')} of the source left out when it was ingested"
+        yield f"row: without the {rest}; latentscale info {where} --json lists them"
+    if excluded := corpus.excluded_rows:
+        shards = counted(len(corpus.excluded), "shard")
+        yield (
+            f"row: without the {counted(excluded, 'row')} of {shards} left out of the job, "
+            f"{corpus.excluded[0]} first; rows after them have smaller numbers than in {where}"
+        )

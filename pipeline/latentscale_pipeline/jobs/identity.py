@@ -1,9 +1,9 @@
 """The identity of a job: a hash of everything that determines its results.
 
-The hash covers the corpora's fingerprints and ids, the seed, the replicates, the budget, the source
-of the scales, and the measures. It doesn't cover the job's name, its output folder or the cluster
-it runs on. Stages are identified the same way, without ids, so any job that needs the same stage
-can reuse its result.
+The hash covers the corpora's fingerprints and ids, how rows are paired and grouped, the seed, the
+replicates, the budget, the source of the scales, and the measures. It doesn't cover the job's name,
+its output folder or the cluster it runs on. Stages are identified the same way, without ids, so any
+job that needs the same stage can reuse its result.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def config_hash(
             **({"beside": beside} if beside else {}),
             **({"sampling": sampling} if sampling else {}),
             **({"pair": config.pair} if config.pair else {}),
+            **({"group_by": config.group_by} if config.group_by else {}),
             "corpora": {"corpus": corpus, "reference": reference},
             "seed": config.seed,
             "replicates": config.replicates.model_dump(),

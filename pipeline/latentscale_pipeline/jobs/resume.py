@@ -69,7 +69,8 @@ def plan_again(
     if plan.id != name:
         raise BadInput(
             f"{store.url}: its configuration and corpora give the job {plan.id}, not this one: the "
-            "folder was renamed, or comes from another version; use latentscale run for a new job"
+            "folder was renamed, comes from another version, or ids, labels or texts of a corpus "
+            "were changed; use latentscale run for a new job"
         )
     return plan
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from latentscale_pipeline.config.cluster import IN_THE_DRIVER, Local
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.job_file import format_job_file
+from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.documents import find_damaged_document
+from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.engine.collection import collect_job, has_garbage
 from latentscale_pipeline.engine.executor import Executor
 from latentscale_pipeline.engine.keys import code_by_digest, work_modules
@@ -419,7 +421,18 @@ def _previous_results(plan: Plan, work: Work) -> Results | None:
         return None
     job = results.job
     known = job.config_hash == plan.config_hash and job.name == plan.config.name
+    # Of a corpus that was moved the results have to say the new place.
+    known = known and not any(
+        _was_moved(found.uri, plan.corpora[role])
+        for role, found in results.corpora.by_role().items()
+    )
     return results if known and store.exists("report.html") and is_complete(work) else None
+
+
+def _was_moved(before: str | None, corpus: Corpus) -> bool:
+    if before is None or before == strip_credentials(corpus.url):
+        return False
+    return not ObjectStore(before).exists(MANIFEST_KEY)
 
 
 def _read_results(store: ObjectStore) -> Results | None:

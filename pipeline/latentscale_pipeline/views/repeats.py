@@ -16,4 +16,4 @@ def format_repeats(corpus: Corpus) -> tuple[str, str]:
         return "unknown", f"{REPEATS} unknown"
     # Of two equal rows one repeats the other, and both have a duplicate.
     repeat = counted(count, "row repeats an earlier one", "rows repeat an earlier one")
-    return f"{count:,}", repeat if count else "0 exact duplicates"
+    return f"{count:,}", repeat if count else "no row repeats an earlier one"

@@ -333,6 +333,7 @@ def test_rows_with_nan_are_left_out_where_asked(latentscale: Command, rows: np.n
     assert table["source_row"] == [row for row in range(60) if row not in (7, 30)]
     listed = latentscale("rows", spoilt_job, "--limit", "1")
     assert "2 rows of the source left out when it was ingested" in listed.err
+    assert "left out of the job" not in listed.err
     # A corpus has no such rows: it is taken as it is, not ingested again.
     again = latentscale("run", corpora["corpus"]["uri"], "--on-invalid", "drop", *options)
     assert again.code == 0, again.err

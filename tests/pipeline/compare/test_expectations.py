@@ -167,13 +167,14 @@ def test_corpora_of_other_sizes_are_compared_on_samples_of_one_size(run: Run) ->
     assert spoiled.results.verdict is not None
     assert spoiled.results.verdict.value == "differs"
     # Both have samples of 100 rows: the larger ones of the one, the smaller ones of the other.
-    most = compare(run("most", sample(1100, 5)), few)
+    most = compare(run("most", sample(1100, 5), measures="{heat: {}}"), few)
     assert {s.expected.rows for s in most.scores if s.score.measure == "heat" and s.expected} == {
         100
     }
     assert most.results.verdict is not None
     assert most.results.verdict.value == "no_difference_found"
-    other = compare(run("few", sample(600, 5), sampling="{rows: 70}"), few)
+    other = run("few", sample(600, 5), measures="{vendi: {}}", sampling="{rows: 70}")
+    other = compare(other, few)
     reasons = {s.expected_reason for s in other.shared if s.score.measure == "vendi"}
     assert max(reasons) == (
         "samples have 70 rows here and 100 in the baseline; set sampling.rows in both jobs"

@@ -229,11 +229,12 @@ def test_identity_covers_what_determines_the_numbers() -> None:
         config_hash(read(text), "f2", None),
         config_hash(read(text), "f1", "f1"),
         config_hash(read(text, "seed=1"), "f1", None),
+        config_hash(read(text, "group_by=labels"), "f1", None),
         config_hash(read(text, "budget.pairs=1e9"), "f1", None),
         config_hash(read(text, "scales_from=corpus"), "f1", None),
         config_hash(read(text, "measures={heat: {k: 6}, magnitude: {}, vendi: {}}"), "f1", None),
     ]
-    assert len({base, *other}) == 7
+    assert len({base, *other}) == 8
 
 
 def test_canonical_form() -> None:

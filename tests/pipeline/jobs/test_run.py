@@ -16,6 +16,7 @@ import pytest
 
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.jobs.run import frozen_config
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests import oracles
@@ -268,6 +269,40 @@ def test_a_second_run_computes_nothing(
     assert "started" not in ended.err
     files = [path for path in (tmp_path / "jobs").rglob("*") if path.is_file()]
     assert {path: path.stat().st_mtime_ns for path in files} == before, "no lock and no events"
+
+
+def test_a_corpus_that_was_moved_is_found_after_the_job_was_run_again(
+    latentscale: Command, tmp_path: Path, data: dict[str, np.ndarray]
+) -> None:
+    np.save(tmp_path / "rows.npy", data["corpus"])
+    before, after = tmp_path / "before.zarr", tmp_path / "after.zarr"
+    latentscale("ingest", tmp_path / "rows.npy", before)
+    job = ("--name", "j", "--output", tmp_path / "jobs", "--measures", "duplicates", "--quiet")
+    assert latentscale("run", before, *job).code == 0
+    found = results_of(tmp_path / "jobs")
+    before.rename(after)
+    assert latentscale("rows", tmp_path / "jobs" / "j").code == 2
+    assert latentscale("run", after, *job).code == 0
+    again = results_of(tmp_path / "jobs")
+    assert again["corpora"]["corpus"]["uri"] == str(after)
+    assert again["job"]["finished"] == found["job"]["finished"], "its place in a series"
+    assert again["scores"] == found["scores"]
+    assert latentscale("rows", tmp_path / "jobs" / "j").code == 0
+    assert latentscale("verify", tmp_path / "jobs" / "j").code == 0
+
+
+def test_rows_say_that_shards_were_left_out(latentscale: Command, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(3000, 4)).astype("f4"))
+    corpus = tmp_path / "c.zarr"
+    ingest([str(tmp_path / "rows.npy")], str(corpus), shard_bytes=1)
+    left_out = "exclude_shards={corpus: [vectors/c/1/0]}"
+    job = ("--name", "j", "--output", tmp_path / "jobs", "--measures", "duplicates", "--quiet")
+    assert latentscale("run", corpus, *job, "-o", left_out).code == 0
+    listed = latentscale("rows", tmp_path / "jobs" / "j", "--where", "row == 1024")
+    assert (
+        "row: without the 1,024 rows of 1 shard left out of the job, vectors/c/1/0 first; rows "
+        f"after them have smaller numbers than in {corpus}"
+    ) in listed.err
 
 
 def test_a_changed_job_reuses_what_it_can(

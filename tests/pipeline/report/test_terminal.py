@@ -33,10 +33,10 @@ def test_the_header_describes_both_corpora() -> None:
     lines = summary(example_results()).splitlines()
     assert lines[0] == "digits: high against low (digits-high-against-low-5b1f09c2)"
     assert lines[1] == (
-        "corpus     896 × 64 float32 · 0 exact duplicates · fingerprint 9f3c1a77d04b · "
+        "corpus     896 × 64 float32 · no row repeats an earlier one · fingerprint 9f3c1a77d04b · "
         "s3://evaluation/digits-5-to-9.zarr"
     )
-    assert lines[2].startswith("reference  901 × 64 float32 · 0 exact duplicates · ")
+    assert lines[2].startswith("reference  901 × 64 float32 · no row repeats an earlier one · ")
 
 
 def test_plain_lines_hold_value_bracket_bounds_and_unit() -> None:

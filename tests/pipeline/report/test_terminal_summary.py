@@ -35,8 +35,8 @@ def test_corpus_and_reference_stand_side_by_side() -> None:
     lines = summary(example_results())
     assert lines[:3] == [
         "digits-high-against-low-5b1f09c2",
-        "corpus     896 × 64, 0 exact duplicates",
-        "reference  901 × 64, 0 exact duplicates",
+        "corpus     896 × 64, no row repeats an earlier one",
+        "reference  901 × 64, no row repeats an earlier one",
     ]
     assert row(lines, "Vendi score, cosine, order 1") == ["4.237 ± 0.022", "4.315 ± 0.037"]
     assert row(lines, "Intrinsic distance (IMD)") == ["1.26e-05 [0.97e-05, 1.55e-05]"]
