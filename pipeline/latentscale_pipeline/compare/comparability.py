@@ -8,7 +8,7 @@ folder, seed and corpus. They must agree in
   match if they are equal, or if both were derived from the same vectors. With another seed, other
   pairs of rows are drawn, so the scales differ a little; this is noted but not refused;
 * the number of rows, for a score that depends on it;
-* the reference's vectors, for a score of the pair.
+* the reference's vectors, for a score of the pair, and whether they are those of the corpus.
 """
 
 from __future__ import annotations
@@ -78,6 +78,10 @@ class Comparability:
         used = [_rows_of(each, score) for each in (self.job, self.baseline)]
         if score.size_dependent and None not in used and used[0] != used[1]:
             yield Mismatch("rows", f"number of pairs of {score.measure}", *used)
+        if score.of == "pair":
+            own = [_rows_beside(each) for each in (self.job, self.baseline)]
+            if own[0] != own[1]:
+                yield Mismatch("reference", "reference", *own)
         for role in ROLES[score.of]:
             ours, theirs = self.job.corpora.get(role), self.baseline.corpora.get(role)
             if ours is None or theirs is None:
@@ -91,6 +95,12 @@ class Comparability:
             ):
                 prints = (ours.fingerprint, theirs.fingerprint)
                 yield Mismatch("reference", "fingerprint of the reference", *prints)
+
+
+def _rows_beside(job: FinishedJob) -> str:
+    """Say whether a job's reference is its corpus: its rows are then 0 from themselves."""
+    prints = {corpus.fingerprint for corpus in job.corpora.values()}
+    return "the corpus itself" if len(prints) < len(job.corpora) else "another corpus"
 
 
 def _rows_of(job: FinishedJob, score: Score) -> int | None:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from latentscale.estimate import student_quantile
-from latentscale.sampling.fresh_samples import POWER
+from latentscale.sampling.fresh_samples import found_reach
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.fresh_samples import (
@@ -95,7 +94,7 @@ class _Sampled:
         # More samples also know the variance better.
         freedom = self.freedom * sizes.groups / self.sizes.groups
         error = math.sqrt(self.variance * _share(sizes))
-        return _reach(level, freedom) * error / abs(self.usual)
+        return found_reach(level, freedom) * error / abs(self.usual)
 
 
 def find_power(job: FinishedJob, change: float) -> list[Power]:
@@ -159,7 +158,7 @@ def _power_of_share(n: int, score: Score, change: float, level: float) -> Power 
         usual, shown = score.expected.centre, score.expected.smallest_found
     elif score.sampling_error and score.value is not None:
         usual = score.value
-        shown = _reach(level, math.inf) * math.sqrt(2.0) * score.sampling_error
+        shown = found_reach(level, math.inf) * math.sqrt(2.0) * score.sampling_error
     else:
         return None
     rows = max(math.ceil(n * (shown / change) ** 2), SAMPLES * MIN_ROWS)
@@ -175,7 +174,7 @@ def _power_of_all_rows(n: int, score: Score, change: float, level: float) -> Pow
     freedom, value, error = freedom_of_error(score), score.value, score.sampling_error
     if score.of != "corpus" or not freedom or not value or not error:
         return None
-    shown = _reach(level, freedom) * math.sqrt(2.0) * error / abs(value)
+    shown = found_reach(level, 2 * freedom) * math.sqrt(2.0) * error / abs(value)
     rows = max(math.ceil(n * (shown / change) ** 2), SAMPLES * MIN_ROWS)
     return Power(score, n, value, shown, Needed(rows, 0) if rows <= MAX_ROWS else None)
 
@@ -186,7 +185,7 @@ def _sampled(job: FinishedJob, score: Score, level: float) -> _Sampled | None:
         if 2 * score.expected.rows > min(corpus.n for corpus in job.corpora.values()):
             return None  # it comes from random divisions of all rows, which tell no size of change
         sizes = _sizes(job, score.expected.rows, compares=True)
-        error = score.expected.smallest_found / _reach(level, sizes.groups)
+        error = score.expected.smallest_found / found_reach(level, sizes.groups)
         variance = error * error / _share(sizes)
         return _Sampled(sizes, score.expected.centre, variance, sizes.groups)
     if score.samples and score.of == "corpus":
@@ -194,11 +193,6 @@ def _sampled(job: FinishedJob, score: Score, level: float) -> _Sampled | None:
         sizes = _sizes(job, largest.rows, compares=False)
         return _Sampled(sizes, largest.mean, largest.variance, largest.freedom)
     return None
-
-
-def _reach(level: float, freedom: float) -> float:
-    """Return the change that is found four times in five, in standard errors."""
-    return student_quantile(1.0 - level / 2.0, freedom) + student_quantile(POWER, math.inf)
 
 
 def _share(sizes: SampleSizes) -> float:

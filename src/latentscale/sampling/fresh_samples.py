@@ -74,8 +74,27 @@ class Expectation:
 
     def smallest_found(self, level: float) -> float:
         """Return the difference that is found four times in five at a level of p."""
-        reach = student_quantile(1.0 - level / 2.0, self.freedom)
-        return (reach + student_quantile(POWER, math.inf)) * self.standard_error
+        return found_reach(level, self.freedom) * self.standard_error
+
+
+def found_reach(level: float, freedom: float) -> float:
+    """Return the difference that is found four times in five, in true standard errors.
+
+    A difference is found if it exceeds Student's quantile in estimated standard errors. It is then
+    one of a noncentral distribution, whose quantiles are approximated by the normal ones (Johnson &
+    Welch, Applications of the non-central t-distribution, Biometrika 1940): for 3 or more degrees
+    of freedom it is found in 80 to 81 of 100 tries.
+
+    Parameters
+    ----------
+    level : float
+        Of the two-sided p-value.
+    freedom : float
+        Degrees of freedom of the standard error; ``math.inf`` if it is known.
+    """
+    reach = student_quantile(1.0 - level / 2.0, freedom)
+    beyond = student_quantile(POWER, math.inf)
+    return reach * (1.0 - 0.25 / freedom) + beyond * math.sqrt(1.0 + 0.5 * reach**2 / freedom)
 
 
 @dataclass(frozen=True)

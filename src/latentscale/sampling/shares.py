@@ -27,7 +27,7 @@ import scipy
 
 from latentscale.array_types import Float64Array
 from latentscale.estimate import student_quantile
-from latentscale.sampling.fresh_samples import POWER
+from latentscale.sampling.fresh_samples import found_reach
 
 ROUNDING = 1e-6
 """Part of an event that is rounding."""
@@ -88,7 +88,7 @@ class ExpectedShare:
 
         Of a share that can't grow by as much it is the fall, and 1 if not even that is found.
         """
-        reach = student_quantile(1.0 - level / 2.0, math.inf) + student_quantile(POWER, math.inf)
+        reach = found_reach(level, math.inf)
         above, below = self.at(reach), self.at(-reach)
         if above < 1.0:
             return above - self.centre

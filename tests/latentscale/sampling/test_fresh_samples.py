@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from latentscale.sampling.fresh_samples import (
     Cuts,
@@ -11,6 +12,7 @@ from latentscale.sampling.fresh_samples import (
     adjust,
     expect,
     expect_like,
+    found_reach,
     mean_of_samples,
     variance_of_mean,
 )
@@ -97,6 +99,15 @@ def test_a_shift_of_the_mean_is_found_as_often_as_promised() -> None:
         for _ in range(200)
     ]
     assert 0.72 <= np.mean(found) <= 0.88
+
+
+@pytest.mark.parametrize("freedom", [3, 5, 10, 38, 1000])
+@pytest.mark.parametrize("scores", [1, 7, 32])
+def test_the_smallest_difference_is_found_four_times_in_five(freedom: int, scores: int) -> None:
+    level = 0.05 / scores
+    reach = scipy.stats.t.ppf(1 - level / 2, freedom)
+    found = scipy.stats.nct.sf(reach, freedom, found_reach(level, freedom))
+    assert 0.7995 < found < 0.811
 
 
 def test_the_numbers_of_known_samples() -> None:

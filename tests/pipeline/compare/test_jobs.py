@@ -322,6 +322,19 @@ def test_the_reference_may_not_differ_for_scores_of_the_pair() -> None:
     assert "fingerprint of the reference is ref here and other in the baseline (toy depends" in text
 
 
+def test_scores_beside_the_corpus_itself_are_not_those_beside_another() -> None:
+    scores = [row(1.0, of="pair"), row(2.0)]
+    one, itself = (job(*scores, fingerprint=of, reference=(100, "ref")) for of in ("c", "ref"))
+    for job_, baseline in ((one, itself), (itself, one)):
+        compared = {s.score.of: s for s in compare(job_, baseline).scores}
+        assert compared["pair"].left_out
+        assert not compared["corpus"].left_out
+    assert "reference is another corpus here and the corpus itself in the baseline" in str(
+        compare(one, itself).mismatches[0]
+    )
+    assert not any(s.left_out for s in compare(itself, itself).scores)
+
+
 def scaled(
     epsilon: float | None = 0.5, cut: float = 3.0, bandwidths: tuple[float, ...] = (1.5, 2.0)
 ) -> dict[str, Any]:

@@ -281,11 +281,13 @@ def _between(
     alone = usual if absent else 1.0 - usual
     shifted = max(alone, 1.0 / (rows[1] + 1)) ** growth
     least, most = sorted((alone, shifted)) if absent else sorted((1.0 - alone, 1.0 - shifted))
+    # The power raises the error of the usual share, too: as if fewer rows had been counted.
+    counted = max(1, round(rows[1] / max(1.0, growth)))
     expected = expect_share(
         share,
         rows[0],
         min(max(share, least), most),
-        rows[1],
+        counted,
         rows_of_event=shares.ROWS_OF_EVENT,
     )
     return CountedBetween(of, name, ExpectedScore(rows[0], expected))
