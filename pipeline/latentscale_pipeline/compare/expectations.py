@@ -206,16 +206,16 @@ def _expected(
 
 def _expect_of_all_rows(job: Score | None, baseline: Score | None) -> Expectation | None:
     """Expect the score of all rows; None where a sampling error isn't known well enough."""
-    means, variance, spread = [], 0.0, 0.0
+    means, variance, squares = [], 0.0, 0.0
     for score in (job, baseline):
         freedom = freedom_of_error(score) if score is not None else 0
         if score is None or score.value is None or not score.sampling_error or not freedom:
             return None
         means.append(score.value)
         variance += score.sampling_error**2
-        spread += score.sampling_error**4 / freedom
+        squares += score.sampling_error**4 / freedom
     # Of the sum of both variances (Welch, Biometrika 1947).
-    freedom = int(variance**2 / spread)
+    freedom = int(variance**2 / squares)
     found, usual = (SampleMean(mean, variance / 2.0, 1.0, freedom) for mean in means)
     return expect_like(found, usual)
 
