@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import click
@@ -14,7 +13,7 @@ from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.measures.registry import ROW_FILTERS
-from latentscale_pipeline.rows.columns import TEXTS
+from latentscale_pipeline.rows.columns import SOURCE_ROW, TEXTS
 from latentscale_pipeline.rows.query import FoundRows, explain_none, find_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT
 from latentscale_pipeline.rows.writing import json_lines, write_rows
@@ -115,8 +114,8 @@ def rows(
         limit=shown + 1 if as_table else limit,
         baseline=None if baseline is None else read_job(baseline),
     )
-    for note in _missing_rows(found.rows.corpus):
-        click.echo(note, err=True)
+    if "row" in found.names and found.rows.corpus.lacks_rows:
+        click.echo(_left_out(found.rows.corpus), err=True)
     others: Sequence[str] = ()
     if as_table and only is None and columns is None and (where or sort):
         found, others = _narrowed(found, sort)
@@ -139,7 +138,7 @@ def _listed(columns: str) -> list[str]:
 def _narrowed(found: FoundRows, sort: str | None) -> tuple[FoundRows, Sequence[str]]:
     """Return rows with the columns that were asked about, which fit on a line, and the others."""
     of_condition = names_in(found.where) if found.where is not None else []
-    asked = {"row", *TEXTS, *of_condition, (sort or "").partition(":")[0]}
+    asked = {"row", SOURCE_ROW, *TEXTS, *of_condition, (sort or "").partition(":")[0]}
     names = [name for name in found.names if name in asked]
     return replace(found, names=names), [name for name in found.names if name not in asked]
 
@@ -175,15 +174,7 @@ def _cell(value: object) -> str:
     return printable(str(value))
 
 
-def _missing_rows(corpus: Corpus) -> Iterator[str]:
+def _left_out(corpus: Corpus) -> str:
     """Say which rows of the sources have no number in a job."""
-    where = printable(shlex.quote(corpus.url))
-    if dropped := corpus.manifest.dropped.count:
-        rest = f"{counted(dropped, 'row')} of the source left out when it was ingested"
-        yield f"row: without the {rest}; latentscale info {where} --json lists them"
-    if excluded := corpus.excluded_rows:
-        shards = counted(len(corpus.excluded), "shard")
-        yield (
-            f"row: without the {counted(excluded, 'row')} of {shards} left out of the job, "
-            f"{corpus.excluded[0]} first; rows after them have smaller numbers than in {where}"
-        )
+    rows = corpus.manifest.dropped.count + corpus.excluded_rows
+    return f"row: without the {counted(rows, 'row')} of the source left out; source_row counts them"

@@ -404,10 +404,12 @@ def _refuse_unknown_significance(gate: Gate, selected: Sequence[ComparedScore], 
                 "out significant, or compare jobs with samples of it (sampling.method: auto)"
             )
         if unknown:
+            # Replicates tell the errors of all rows, not of those with a label.
+            other = ", or compare jobs that know it (replicates)"
             raise BadInput(
                 f"{place} asks for significance and the sampling error of {score.name} is "
-                f"unknown in the {' and in the '.join(unknown)}; leave out significant, or "
-                "compare jobs that know it (replicates)"
+                f"unknown in the {' and in the '.join(unknown)}; leave out significant"
+                f"{'' if score.score.label else other}"
             )
 
 

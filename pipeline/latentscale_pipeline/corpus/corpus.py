@@ -357,6 +357,11 @@ class Corpus:
         ends = np.cumsum(stops - starts)
         return np.asarray(rows + (stops - ends)[np.searchsorted(ends, rows, side="right")])
 
+    @property
+    def lacks_rows(self) -> bool:
+        """Whether rows of the sources were left out, so that later ones have other numbers."""
+        return bool(self.manifest.dropped.count or self.excluded_rows)
+
     def source_rows(self, rows: Int64Array) -> Int64Array:
         """Return the numbers of rows among all rows of the sources, those left out included."""
         dropped, stored = self.dropped_rows(), self.stored_rows(rows)

@@ -37,7 +37,7 @@ from latentscale_pipeline.jobs.schedule import Schedule, simulate_schedule
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.jobs.sources import JobSources, find_corpora
 from latentscale_pipeline.jobs.stage_forecast import StageForecast, forecast_stage
-from latentscale_pipeline.jobs.worker_pool import STARTUP_SECONDS, WorkerPool
+from latentscale_pipeline.jobs.worker_pool import WorkerPool
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 PLAN_SCHEMA = "latentscale.plan/1"
@@ -169,6 +169,8 @@ def _total(
 ) -> dict[str, Any]:
     work = sum(part.work_seconds for part in previewed)
     stages = [part.stage for part in previewed]
+    pool = previewed[0].worker_pool
+    running = pool.startup_seconds + schedule.seconds if work else 0.0
     largest = max(stage.memory_bytes for stage in stages)
     return {
         "tasks": sum(stage.tasks for stage in stages),
@@ -177,12 +179,12 @@ def _total(
         "bytes_written": sum(stage.cost_estimate.bytes_written for stage in stages),
         "bytes_exchanged": sum(stage.exchanged_bytes for stage in stages),
         "bytes_kept": sum(stage.kept_bytes for stage in stages),
-        "projected_memory_bytes": previewed[0].worker_pool.idle_bytes + largest,
+        "projected_memory_bytes": pool.idle_bytes + largest,
         "multiply_adds": sum(stage.cost_estimate.total_multiply_adds for stage in stages),
         "folds": sum(stage.cost_estimate.elementwise_operations for stage in stages),
         "ingest_seconds": round(ingest_seconds, 1),
         "work_seconds": round(work, 1),
-        "seconds": round(ingest_seconds + (STARTUP_SECONDS + schedule.seconds if work else 0.0), 1),
+        "seconds": round(ingest_seconds + running, 1),
     }
 
 

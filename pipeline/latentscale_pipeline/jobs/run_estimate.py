@@ -13,7 +13,7 @@ from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.run_record import RunEstimate, StageEstimate
 from latentscale_pipeline.jobs.schedule import simulate_schedule
 from latentscale_pipeline.jobs.stage_forecast import forecast_stage
-from latentscale_pipeline.jobs.worker_pool import STARTUP_SECONDS, WorkerPool
+from latentscale_pipeline.jobs.worker_pool import WorkerPool
 
 WORTH_AN_ESTIMATE_SECONDS = 30.0
 """Work at typical rates from which a run has an estimate."""
@@ -48,7 +48,7 @@ def estimate_run(plan: Plan, stage_states: Sequence[StageState]) -> RunEstimate 
         for forecast in forecasts
         if forecast.left
     }
-    return RunEstimate(STARTUP_SECONDS + schedule.seconds, stages, time.time())
+    return RunEstimate(worker_pool.startup_seconds + schedule.seconds, stages, time.time())
 
 
 def read_shards(corpus: Corpus) -> Iterator[int]:

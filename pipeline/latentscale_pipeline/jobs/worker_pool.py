@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from latentscale_pipeline.config.cluster import ON_THIS_MACHINE
+from latentscale_pipeline.config.cluster import IN_THE_DRIVER, ON_THIS_MACHINE
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.engine.memory import format_gibibytes, idle_memory, tasks_that_fit
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.jobs.automatic_cluster import choose_cluster
 from latentscale_pipeline.jobs.machine import usable_cores
 
-STARTUP_SECONDS = 2.0
-"""Time until everything is imported, and workers have started."""
+STARTUP_SECONDS, STARTUP_ALONE_SECONDS = 2.0, 0.8
+"""Time until everything is imported and workers have started; for tasks in the driver's process."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class WorkerPool:
         Number of cores for all of them.
     here : bool
         Whether they run on this machine.
+    alone : bool
+        Whether tasks run in the driver's process, and no other is started.
     """
 
     workers: int
@@ -40,6 +42,7 @@ class WorkerPool:
     idle_bytes: int
     cores: int
     here: bool = True
+    alone: bool = False
 
     @staticmethod
     def of(config: JobConfig, stages: Sequence[Stage]) -> WorkerPool:
@@ -53,7 +56,13 @@ class WorkerPool:
             idle_bytes=idle_memory(stages),
             cores=usable_cores() if here else cluster.workers * cluster.threads,
             here=here,
+            alone=isinstance(cluster, IN_THE_DRIVER),
         )
+
+    @property
+    def startup_seconds(self) -> float:
+        """Time before the first task runs."""
+        return STARTUP_ALONE_SECONDS if self.alone else STARTUP_SECONDS
 
     def slots(self, stage: Stage) -> int:
         """Return how many tasks of a stage fit at once, however many tasks it has."""

@@ -27,6 +27,10 @@ TEXTS: Mapping[str, str] = {"id": "ids", "label": "labels", "text": "texts"}
 """Columns of text, and the arrays of a corpus that hold them."""
 
 
+SOURCE_ROW = "source_row"
+"""Column of the numbers among all rows of the sources, where some of these were left out."""
+
+
 @dataclass(frozen=True)
 class Values:
     """Values of a column for some rows.
@@ -79,12 +83,14 @@ class JobRows:
         """The names of all columns; texts, which are long, come last."""
         held = [name for name, array in TEXTS.items() if array in self.corpus.manifest.arrays]
         short = [name for name in held if name != "text"]
-        return ["row", *short, *self.columns, *(name for name in held if name == "text")]
+        numbers = ["row", *([SOURCE_ROW] if self.corpus.lacks_rows else [])]
+        return [*numbers, *short, *self.columns, *(name for name in held if name == "text")]
 
     def read(self, name: str, rows: Int64Array) -> Values:
         """Return the values of a column for some rows, in any order; ids of other rows as rows."""
-        if name == "row":
-            return Values(rows, np.zeros(len(rows), dtype=bool))
+        if name in ("row", SOURCE_ROW):
+            numbers = rows if name == "row" else self.corpus.source_rows(rows)
+            return Values(numbers, np.zeros(len(rows), dtype=bool))
         if name in TEXTS:
             return Values(self._texts(name)[rows], np.zeros(len(rows), dtype=bool))
         column = self.columns[name]

@@ -14,7 +14,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
-from latentscale_pipeline.rows.columns import JobRows, open_rows
+from latentscale_pipeline.rows.columns import SOURCE_ROW, JobRows, open_rows
 from latentscale_pipeline.rows.new_rows import RowTest, new_since
 from latentscale_pipeline.rows.selection import Order, check_column, choose_rows, count_rows
 from latentscale_pipeline.rows.table import OTHER_TEXT, Kind, Table, column_kind, read_tables
@@ -164,7 +164,7 @@ def _names(rows: JobRows, columns: Sequence[str] | None, reason: RowFilter | Non
         return list(dict.fromkeys(columns))
     if reason is None:
         return rows.names
-    about = [name for name in rows.names if name in {"row", "id", "label"}]
+    about = [name for name in rows.names if name in {"row", SOURCE_ROW, "id", "label"}]
     text = [name for name in rows.names if name == "text"]
     other = rows.columns[reason.other].row_of if reason.other in rows.columns else ""
     if other and "texts" in rows.corpus_of(other).manifest.arrays:

@@ -434,7 +434,8 @@ class TraceByRows:
             each = self.companions.reshape(len(below), COMPANIONS, 2).mean(axis=1)
             below, above = below + each @ control.slopes, above + each @ control.slopes
         seen = ProbeIntegrals(below, above)
-        return average_probes(self.times, [seen], control, settings.n, self.steps)
+        n = settings.n
+        return average_probes(self.times, [seen], control, n, self.steps, least=1.0 / n)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the state."""

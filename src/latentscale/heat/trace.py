@@ -248,13 +248,14 @@ def estimate_heat_trace(
     pilots = pilot_rules(laplacian, PILOT_PROBES, steps, generator, null_space, distribution)
     exact = moments_in_budget(product_work(laplacian), n, moments_budget)
     everywhere = with_imd_times(grid)
+    null_dimension = null_space.dimension if null_space else 0
     control = fit_control_variate(
         pilots,
         exact_moments(laplacian) if exact else few_moments(laplacian),
         norm_bound(laplacian),
         everywhere,
         steps,
-        null_space.dimension if null_space else 0,
+        null_dimension,
         variance_reduction,
         distribution,
         exact=exact,
@@ -276,7 +277,7 @@ def estimate_heat_trace(
                 threads,
             )
         )
-        heat = average_probes(grid, integrals, control, n, steps)
+        heat = average_probes(grid, integrals, control, n, steps, least=null_dimension / n)
         if probes is not None or is_known(heat, tolerance) or wanted >= MAX_PROBES:
             return heat
         wanted *= 2
@@ -470,6 +471,7 @@ def average_probes(
     control: ControlVariate,
     n: int,
     steps: int,
+    least: float = 0.0,
 ) -> HeatTrace:
     """Average probes, and compute the interval of their mean.
 
@@ -483,6 +485,8 @@ def average_probes(
         The polynomials that were subtracted, for the same times.
     n, steps : int
         Vertices of the graph; Lanczos steps of a probe.
+    least : float
+        The trace isn't below it: the known share of eigenvalues 0. That of a graph is at least 1/n.
 
     Returns
     -------
@@ -495,8 +499,7 @@ def average_probes(
     middle = 0.5 * (below + above)
     mean = middle.mean(axis=0)
     deviations = middle - mean
-    # A graph has a component, and a component the eigenvalue 0; random moments don't know that.
-    trace = np.maximum(control.trace + mean, 1.0 / n)
+    trace = np.maximum(control.trace + mean, least)  # random moments don't know it
     quadrature = 0.5 * np.abs((above - below).mean(axis=0)) + control.rounding
     # Where few steps leave the sides apart, one spreads twice as far as their middle.
     sides = np.stack([below, above])
@@ -512,7 +515,7 @@ def average_probes(
     return HeatTrace(
         times=times,
         trace=trace[asked],
-        lower=np.minimum(np.maximum(lower, 1.0 / n), trace)[asked],
+        lower=np.minimum(np.maximum(lower, least), trace)[asked],
         upper=np.maximum(upper, trace)[asked],
         standard_error=errors[asked],
         deviations=np.ascontiguousarray(deviations[:, asked]),

@@ -217,7 +217,7 @@ def test_ends_have_the_spread_of_their_own_sides():
     zeros, uppers = np.zeros((8, len(none))), []
     for _ in range(400):
         seen = 1.0 + 0.2 * generator.standard_normal(zeros.shape)
-        heat = average_probes(times, [ProbeIntegrals(zeros, seen)], control, 300, 10)
+        heat = average_probes(times, [ProbeIntegrals(zeros, seen)], control, 300, 10, 1 / 300)
         uppers.append(heat.upper)
         np.testing.assert_array_equal(heat.lower, 1 / 300)
     beyond = np.mean(np.array(uppers) >= 1.0, axis=0)

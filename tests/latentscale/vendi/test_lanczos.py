@@ -101,7 +101,7 @@ def rows_of(kind: str, seed: int) -> np.ndarray:
 def test_intervals_cover_whatever_the_spectrum(kind: str) -> None:
     orders = (0.1, 0.5, 1.0, 1.5, 3.0)
     covered, widths = dict.fromkeys(orders, 0), []
-    for seed in range(10):
+    for seed in range(6):
         points = as_points(rows_of(kind, seed), "euclidean")
         points = points.about(points.rows.mean(axis=0))
         bandwidth = median_bandwidth(points, generator=np.random.default_rng(seed))
@@ -112,8 +112,8 @@ def test_intervals_cover_whatever_the_spectrum(kind: str) -> None:
             covered[order] += estimate.lower <= truth.upper and truth.lower <= estimate.upper
             if order >= 0.5:
                 widths.append((estimate.upper - estimate.lower) / truth.value)
-    # Of 10 intervals that cover with probability 0.95 fewer than 8 do once in ninety.
-    assert min(covered.values()) >= 8, covered
+    # Of 6 intervals that cover with probability 0.95 fewer than 5 do once in thirty.
+    assert min(covered.values()) >= 5, covered
     assert max(widths) < 0.012
 
 
@@ -203,11 +203,11 @@ def test_equal_rows_count_once_with_the_sum_of_their_weights(share: float, weigh
 @pytest.mark.parametrize("near", [1e-6, 1e-2])
 def test_the_bracket_covers_a_lump_of_eigenvalues_near_0(near: float) -> None:
     rng = np.random.default_rng(6)
-    rows = rng.normal(size=(600, 8))
-    rows[:120] = rows[480:] + near * rng.normal(size=(120, 8))
+    rows = rng.normal(size=(450, 8))
+    rows[:90] = rows[360:] + near * rng.normal(size=(90, 8))
     points = as_points(rows, "euclidean").about(rows.mean(axis=0))
     spectrum = kernel_spectrum(points, "rbf", 3.5)
-    for seed in range(5):
+    for seed in range(3):
         found = kernel_scores(points, "rbf", 3.5, (0.1, 0.5), np.random.default_rng(seed))
         for order, estimate in found.items():
             truth = vendi_score(spectrum, order)

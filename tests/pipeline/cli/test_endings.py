@@ -39,8 +39,15 @@ def unread(*arguments: object, both: bool = False, unbuffered: bool = False) -> 
         return process.wait(60), err
 
 
-@pytest.mark.parametrize(("both", "unbuffered"), [(False, False), (False, True), (True, False)])
-@pytest.mark.parametrize("arguments", [["--help"], ["config", "--schema"], ["compare"]])
+@pytest.mark.parametrize(
+    ("arguments", "both", "unbuffered"),
+    [
+        (["--help"], False, False),
+        (["--help"], True, False),
+        (["config", "--schema"], False, True),
+        (["compare"], False, False),
+    ],
+)
 def test_a_closed_pipe_ends_a_command_as_it_ends_other_programs(
     job: Path, arguments: list[str], both: bool, unbuffered: bool
 ) -> None:

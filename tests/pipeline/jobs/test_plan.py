@@ -29,7 +29,7 @@ from latentscale_pipeline.jobs import forecast, resources
 from latentscale_pipeline.jobs.plan import measure_sections, plan_stages
 from latentscale_pipeline.jobs.schedule import simulate_schedule
 from latentscale_pipeline.jobs.stage_forecast import StageForecast
-from latentscale_pipeline.jobs.worker_pool import WorkerPool, memory_shortfall
+from latentscale_pipeline.jobs.worker_pool import STARTUP_SECONDS, WorkerPool, memory_shortfall
 from latentscale_pipeline.measures.base import CorpusFacts, JobFacts
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.conftest import Ended
@@ -262,11 +262,11 @@ def test_a_job_takes_as_long_as_its_order_says() -> None:
         return forecast._total(parts, schedule, ingest_seconds)
 
     chain = [previewed("a", 5.0), previewed("b", 7.0, ("a",)), previewed("c", 1.0)]
-    assert total(chain, 2.0)["seconds"] == 2.0 + forecast.STARTUP_SECONDS + 12.0
+    assert total(chain, 2.0)["seconds"] == 2.0 + STARTUP_SECONDS + 12.0
     assert total(chain, 2.0)["work_seconds"] == 13.0
     wide = [previewed("a", 5.0), previewed("b", 7.0), previewed("c", 10.0)]
     # The last begins when the first is done.
-    assert total(wide, 0.0)["seconds"] == forecast.STARTUP_SECONDS + 5.0 + 10.0
+    assert total(wide, 0.0)["seconds"] == STARTUP_SECONDS + 5.0 + 10.0
 
 
 def test_calibration_takes_a_second_and_reads_little() -> None:

@@ -94,7 +94,7 @@ def test_averages_over_rows_have_the_sampling_error_that_samples_tell(
             assert score["sampling_error_reason"] == ("only that of 60 rows is known, from samples")
             continue
         rows = corpora[score["of"]]
-        parts = [generator.choice(rows, 60, replace=False) for _ in range(200)]
+        parts = [generator.choice(rows, 60, replace=False) for _ in range(100)]
         traces = [float(oracles.heat_trace(part, 5, [score["scale"]])[0]) for part in parts]
         # Samples of the same rows differ less than fresh ones.
         fresh = np.var(traces) / (1 - 60 / len(rows))
@@ -316,7 +316,7 @@ def test_curves_are_expected_where_their_points_are(tmp_path: Path) -> None:
 
 def test_grey_holds_curves_of_one_source_and_not_of_another(tmp_path: Path) -> None:
     outside = []
-    for number, kinds in enumerate((6, 6, 6, 6, 2)):
+    for number, kinds in enumerate((6, 6, 2)):
         folder = tmp_path / str(number)
         folder.mkdir()
         measures = "{magnitude: {scales: 8}}"
@@ -324,8 +324,8 @@ def test_grey_holds_curves_of_one_source_and_not_of_another(tmp_path: Path) -> N
         found = results["measures"]["magnitude"]["chance"]
         ends = zip(found["lower"], found["found"], found["upper"], strict=True)
         outside.append(sum(not low <= value <= high for low, value, high in ends))
-    assert sum(outside[:4]) <= 4
-    assert outside[4] >= 6
+    assert sum(outside[:2]) <= 2
+    assert outside[2] >= 6
     alone = tmp_path / "alone"
     alone.mkdir()
     without = job(alone, sample(300, 1), None, "{magnitude: {scales: 8}}")

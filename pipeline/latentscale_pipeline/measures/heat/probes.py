@@ -133,7 +133,8 @@ def average_iterations(inputs: Inputs) -> Output:
     seen = ProbeIntegrals(
         *(np.concatenate([state.array(side), _join(inputs, side)]) for side in ("below", "above"))
     )
-    heat = average_probes(times, [seen], control, state.values["n"], steps)
+    n = state.values["n"]
+    heat = average_probes(times, [seen], control, n, steps, least=1.0 / n)
     if p["probes"] != "auto" or is_known(heat, p["tolerance"]) or len(seen) >= MAX_PROBES:
         return record_output(heat)
     return _next_iteration({**state.values, "wanted": len(seen)}, control, seen)
