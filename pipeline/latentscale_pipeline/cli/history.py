@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.report import FORMATS
+from latentscale_pipeline.views.formatting import printable
 
 OUTCOME = ("baseline", "verdict", "passed", "accepted", "rejected")
 """What a list says of how a job fared."""
@@ -60,7 +62,8 @@ def add(registry: str, jobs: tuple[str, ...], tag: str | None, failed: bool) -> 
     for url in jobs:
         entry = make_entry(read_job(url), passed=False if failed else None)
         added = known.add(entry)
-        also = f"; to mark it failed, use latentscale history reject {registry} {entry.job}"
+        place = printable(shlex.quote(known.store.url))
+        also = f"; to mark it failed, use latentscale history reject {place} {entry.job}"
         click.echo(f"{entry.job}: {'added' if added else 'was there already' + also * failed}")
         if tag is not None and url == jobs[-1]:
             known.tag(tag, entry.job)

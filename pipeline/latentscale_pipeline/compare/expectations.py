@@ -215,7 +215,7 @@ def _expect_of_all_rows(job: Score | None, baseline: Score | None) -> Expectatio
         variance += score.sampling_error**2
         squares += score.sampling_error**4 / freedom
     # Of the sum of both variances (Welch, Biometrika 1947).
-    freedom = int(variance**2 / squares)
+    freedom = int(variance**2 / squares + 1e-9)
     found, usual = (SampleMean(mean, variance / 2.0, 1.0, freedom) for mean in means)
     return expect_like(found, usual)
 

@@ -147,8 +147,6 @@ def check_gates(
         if gate.drift is not None and not gate.selectors:
             headlines = {id(score) for score in headlines_of([each.score for each in selected])}
             selected = tuple(each for each in selected if id(each.score) in headlines)
-        if gate.drift is not None:
-            selected = _of_every_day(selected, place)
         if gate.max_drop is not None or gate.max_rise is not None:
             _refuse_incomparable(selected, place)
         if gate.significant:
@@ -168,7 +166,8 @@ def check_gates(
         if gate.drift is not None:
             if earlier is None:
                 raise BadInput(f"{place} has drift, which needs a history; {WITH_HISTORY}")
-            drifted, remark = _drifts(gate.drift, selected, comparison.job, earlier)
+            daily = _of_every_day(selected, place)
+            drifted, remark = _drifts(gate.drift, daily, comparison.job, earlier)
             failures += drifted
         failures.sort(key=lambda failure: -failure.excess)
         results.append(GateResult(gate, selected, tuple(failures), remark))
@@ -363,7 +362,7 @@ def _known(name: str, wanted: Any, known: Sequence[Any]) -> str:
         close = nearest(str(wanted), [printable(label) for label in known if label])
         if "did you mean" in close:
             return close
-        return "; no row of either corpus may have it, or one has no labels"
+        return "; no row of either corpus may have it, or one of them has no labels"
     if not known:
         return f"; they have no {name}, leave it out"
     if name == "scale":

@@ -208,7 +208,9 @@ def limiting(entries: Sequence[Entry], name: str | None = None) -> list[Entry]:
     set none. Of a job that was evaluated several times the last evaluation counts.
     """
     last = last_evaluations(entries, name)
-    changes = (place for place, entry in enumerate(last) if entry.accepted is not None)
+    changes = (
+        place for place, entry in enumerate(last) if entry.accepted is not None and entry.is_usual
+    )
     return [entry for entry in last[max(changes, default=0) :] if entry.is_usual]
 
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from latentscale_pipeline.config.cluster import IN_THE_DRIVER, Local
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.job_file import format_job_file
-from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.corpus.documents import find_damaged_document
-from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.engine.collection import collect_job, has_garbage
 from latentscale_pipeline.engine.executor import Executor
 from latentscale_pipeline.engine.keys import code_by_digest, work_modules
@@ -430,9 +429,17 @@ def _previous_results(plan: Plan, work: Work) -> Results | None:
 
 
 def _was_moved(before: str | None, corpus: Corpus) -> bool:
+    """Return whether a corpus isn't where results say; other machines' stores aren't asked."""
     if before is None or before == strip_credentials(corpus.url):
         return False
-    return not ObjectStore(before).exists(MANIFEST_KEY)
+    if not ObjectStore(before).is_local:
+        return True
+    try:
+        there = open_corpus(before)
+        there = there.without(corpus.excluded) if corpus.excluded else there
+        return there.fingerprint != corpus.fingerprint
+    except (BadInput, Incomplete):
+        return True
 
 
 def _read_results(store: ObjectStore) -> Results | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from latentscale.estimate import student_quantile
 from latentscale.sampling.fresh_samples import found_reach
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob
@@ -185,7 +186,8 @@ def _sampled(job: FinishedJob, score: Score, level: float) -> _Sampled | None:
         if 2 * score.expected.rows > min(corpus.n for corpus in job.corpora.values()):
             return None  # it comes from random divisions of all rows, which tell no size of change
         sizes = _sizes(job, score.expected.rows, compares=True)
-        error = score.expected.smallest_found / found_reach(level, sizes.groups)
+        width = score.expected.upper - score.expected.lower
+        error = 0.5 * width / student_quantile(0.975, sizes.groups)
         variance = error * error / _share(sizes)
         return _Sampled(sizes, score.expected.centre, variance, sizes.groups)
     if score.samples and score.of == "corpus":

@@ -321,16 +321,13 @@ class ObjectStore:
         StoreFailed
             If an object store acknowledges the object several times but doesn't have it.
         """
-        if self.is_local:
-            try:
-                self._locally(key, data, _link, durable=durable)
-            except FileExistsError:
-                return self.read(key) == data
-            return True
         for _ in range(MAX_SENDS):
             with contextlib.suppress(FileExistsError):
+                if self.is_local:
+                    self._locally(key, data, _link, durable=durable)
+                    return True
                 self._send(key, lambda path: self._put_if_absent(path, data))
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):  # or it was removed since
                 return self.read(key) == data
         raise self._lost(key)
 

@@ -36,8 +36,10 @@ from latentscale.tiles.top_lists import content_keys
 KEPT = 0.9
 """Share of the rows that TwoNN fits."""
 
-TIED = 1e-9
-"""Relative difference up to which distances of copies are equal: factors bring rounding."""
+TIED, TIED_COSINE = 1e-9, 1e-5
+"""Relative difference up to which distances of copies are equal. That of float32 rows which differ
+by a factor is rounding of their coordinates.
+"""
 
 MIN_ROWS = 10
 """Fewest rows to which TwoNN fits a line."""
@@ -52,11 +54,12 @@ class NeighbourDistances:
     rows : ndarray of int64, shape (m,)
         Row numbers.
     logarithms : ndarray of float64, shape (m, l)
-        Logarithms of the distances, ascending but for rounding.
+        Logarithms of the distances, ascending.
     indices : ndarray of int64, shape (m, l)
         Row numbers of the neighbours.
-    contents : ndarray of int64, shape (m, l)
-        Numbers that copies of a neighbour share, which stand beside each other.
+    order, contents : ndarray of int64, shape (m, l)
+        Places of the neighbours with copies beside each other; in this order, ascending numbers
+        that copies share.
     known : ndarray of bool, shape (m, l)
         Which entries are neighbours that count: of the half, and not at distance 0.
     cosine : bool
@@ -66,6 +69,7 @@ class NeighbourDistances:
     rows: Int64Array
     logarithms: Float64Array
     indices: Int64Array
+    order: Int64Array
     contents: Int64Array
     known: BoolArray
     cosine: bool = False
@@ -73,9 +77,12 @@ class NeighbourDistances:
     @property
     def counted(self) -> BoolArray:
         """Return which neighbours count: of copies one."""
-        last = np.maximum.accumulate(np.where(self.known, self.contents, -1), axis=1)
-        counted = self.known.copy()
-        counted[:, 1:] &= self.contents[:, 1:] > last[:, :-1]
+        known = np.take_along_axis(self.known, self.order, axis=1)
+        last = np.maximum.accumulate(np.where(known, self.contents, -1), axis=1)
+        first = known.copy()
+        first[:, 1:] &= self.contents[:, 1:] > last[:, :-1]
+        counted = np.empty_like(known)
+        np.put_along_axis(counted, self.order, first, axis=1)
         return counted
 
     def half(self, rows: BoolArray, neighbours: BoolArray) -> NeighbourDistances:
@@ -93,15 +100,20 @@ class NeighbourDistances:
             rows=self.rows[rows],
             logarithms=self.logarithms[rows],
             indices=self.indices[rows],
+            order=self.order[rows],
             contents=self.contents[rows],
             known=self.known[rows] & neighbours[rows],
         )
 
 
 def with_content_keys(points: Points) -> Points:
-    """Return points with equal keys for copies; under the cosine metric, for equal directions."""
-    directions = points.rows.astype(np.float32).astype(np.float64)
-    return points.keyed(content_keys(directions if points.metric == "cosine" else points.rows))
+    """Return points with equal keys for copies; under the cosine metric, for equal directions.
+
+    Rows of equal direction are equal but for rounding. So are their keys, but for one in some
+    thousands; rows whose coordinates all differ by less than 1/256 may have equal keys, too.
+    """
+    cosine = points.metric == "cosine"
+    return points.keyed(content_keys(np.round(256.0 * points.rows) if cosine else points.rows))
 
 
 def neighbour_distances(rows: Int64Array, found: Neighbours, metric: Metric) -> NeighbourDistances:
@@ -124,19 +136,16 @@ def neighbour_distances(rows: Int64Array, found: Neighbours, metric: Metric) -> 
     if metric == "cosine":
         logarithms *= 0.5
     # Copies of one neighbour may have another between them, at the same distance but for rounding.
-    tied = np.cumsum(np.diff(logarithms, axis=1, prepend=-np.inf) > TIED, axis=1)
+    limit = TIED_COSINE if metric == "cosine" else TIED
+    tied = np.cumsum(np.diff(logarithms, axis=1, prepend=-np.inf) > limit, axis=1)
     order = np.lexsort((found.ties, tied), axis=1)
     group = np.take_along_axis(tied, order, axis=1).astype(np.int64)
     ties = np.take_along_axis(found.ties, order, axis=1)
     other = np.ones(order.shape, dtype=np.bool_)
     other[:, 1:] = (group[:, 1:] > group[:, :-1]) | (ties[:, 1:] != ties[:, :-1])
+    contents = np.cumsum(other, axis=1, dtype=np.int64)
     return NeighbourDistances(
-        rows,
-        np.take_along_axis(logarithms, order, axis=1),
-        np.take_along_axis(found.indices, order, axis=1),
-        np.cumsum(other, axis=1, dtype=np.int64),
-        np.take_along_axis(known, order, axis=1),
-        metric == "cosine",
+        rows, logarithms, found.indices, order, contents, known, metric == "cosine"
     )
 
 

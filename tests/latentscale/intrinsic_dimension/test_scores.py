@@ -132,10 +132,11 @@ def test_different_rows_at_equal_distances_all_count(levels: int, metric: Metric
     )
 
 
-def test_copies_up_to_a_factor_have_no_direction_of_their_own() -> None:
-    rows = np.random.default_rng(3).normal(size=(400, 12))
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_copies_up_to_a_factor_have_no_direction_of_their_own(dtype: type[np.floating]) -> None:
+    rows = np.random.default_rng(3).normal(size=(400, 12)).astype(dtype)
     plain = scored(rows, metric="cosine")
-    longer = scored(np.concatenate([rows, 3.0 * rows]), metric="cosine")
+    longer = scored(np.concatenate([rows, dtype(3.0) * rows]), metric="cosine")
     for own, other in zip(plain.maximum_likelihood, longer.maximum_likelihood, strict=True):
         assert own.estimate is not None
         assert other.estimate is not None
@@ -183,7 +184,7 @@ def test_divisions_are_even_and_independent() -> None:
     numbers = np.arange(40_000)
     one = np.ones((40_000, 1), dtype=np.int64)
     lists = NeighbourDistances(
-        numbers, np.zeros((40_000, 1)), numbers[:, None], one, one.astype(bool)
+        numbers, np.zeros((40_000, 1)), numbers[:, None], 0 * one, one, one.astype(bool)
     )
     drawn = np.array([rows for rows, _ in divide(lists.rows, lists.indices, 11)], dtype=float)
     np.testing.assert_array_equal(drawn[::2], 1.0 - drawn[1::2])

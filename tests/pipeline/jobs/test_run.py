@@ -289,6 +289,12 @@ def test_a_corpus_that_was_moved_is_found_after_the_job_was_run_again(
     assert again["scores"] == found["scores"]
     assert latentscale("rows", tmp_path / "jobs" / "j").code == 0
     assert latentscale("verify", tmp_path / "jobs" / "j").code == 0
+    # Another corpus takes the place.
+    shutil.copytree(after, before)
+    np.save(tmp_path / "rows.npy", data["corpus"][:150])
+    latentscale("ingest", tmp_path / "rows.npy", after, "--overwrite")
+    assert latentscale("run", before, *job).code == 0
+    assert latentscale("rows", tmp_path / "jobs" / "j").code == 0
 
 
 def test_rows_say_that_shards_were_left_out(latentscale: Command, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ until then the corpus is unchanged, even if the process is killed.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -160,23 +161,38 @@ def _finalise(
 def _replace_manifest(store: ObjectStore, before: Corpus, grown: Manifest) -> None:
     """Store the new manifest, unless another append does so now or has done so since ``before``.
 
-    Of several at once only one can create the claim. It is created before the look at the manifest,
-    so whoever claims late finds it changed.
+    The claim comes before the look at the manifest, so whoever claims late finds it changed.
     """
-    claim, data = f"{APPENDED}/{len(grown.vectors.appended)}.json", grown.to_bytes()
     changed = Incomplete(
         f"{store.url}: it was changed while rows were appended; run the same command again"
     )
-    while not store.create(claim, data, durable=False):
-        if not _is_left_behind(store, claim):
-            raise changed
-        store.remove(claim)
+    claims = _claim(store, len(grown.vectors.appended))
+    if claims is None:
+        raise changed
     try:
         if not before.is_current():
             raise changed
-        store.write(MANIFEST_KEY, data)
+        store.write(MANIFEST_KEY, grown.to_bytes())
     finally:
-        store.remove(claim)
+        for claim in claims:
+            store.remove(claim)
+
+
+def _claim(store: ObjectStore, number: int) -> list[str] | None:
+    """Claim an append, which of several processes only one can.
+
+    Returns
+    -------
+    list of str or None
+        The claim, after those of processes that were killed; None if another process has it.
+    """
+    mine, claims = uuid.uuid4().hex.encode(), list[str]()
+    while True:
+        claims.append(f"{APPENDED}/{number}.{len(claims) + 1}.json")
+        if store.create(claims[-1], mine, durable=False):
+            return claims
+        if not _is_left_behind(store, claims[-1]):
+            return None
 
 
 def _is_left_behind(store: ObjectStore, claim: str) -> bool:

@@ -148,7 +148,9 @@ def _is_subsampled(section: Magnitude, facts: JobFacts, role: Role) -> bool:
         return False
     if section.method != "auto" or corpus.n < REPLICATES * MIN_ROWS:
         few = corpus.n < REPLICATES * MIN_ROWS
-        mend = "leave it out" if few else "set measures.magnitude.method to auto or subsample"
+        mend = (
+            "leave out magnitude" if few else "set measures.magnitude.method to auto or subsample"
+        )
         raise BadInput(
             f"{role}: magnitude of {corpus.n} rows visits about {pairs:.1e} row pairs and "
             f"budget.pairs is {facts.pairs:.1e}; set budget.pairs to {format_pairs(pairs)}, use "

@@ -240,6 +240,43 @@ def append_refused(source: str, corpus: str) -> None:
         append([source], corpus)
 
 
+def test_appends_that_wait_for_one_that_was_killed_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both find its claim, and one of them is refused even if they are given the same rows."""
+    corpus = ingest([saved(tmp_path / "a.npy", rows(1500))], str(tmp_path / "c"))
+    source, write = saved(tmp_path / "b.npy", rows(300)), ObjectStore.write
+    Path(corpus.url, "appended").mkdir()
+    Path(corpus.url, "appended", "1.1.json").touch()
+    monkeypatch.setattr("latentscale_pipeline.corpus.ingest.append.CLAIM_SECONDS", 1.0)
+
+    def late(store: ObjectStore, key: str, data: bytes) -> None:
+        if key == "manifest.json":
+            time.sleep(0.3)
+        write(store, key, data)
+
+    monkeypatch.setattr(ObjectStore, "write", late)
+    ended: list[int | str] = []
+
+    def attempt() -> None:
+        try:
+            ended.append(append([source], corpus.url).n)
+        except Incomplete as refused:
+            ended.append(str(refused))
+
+    threads = [threading.Thread(target=attempt) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.1)
+    for thread in threads:
+        thread.join()
+    assert ended.count(1800) == 1
+    assert open_corpus(corpus.url).n == 1800
+    assert sorted(path.name for path in Path(corpus.url, "appended").glob("*.json")) == [
+        "zarr.json"
+    ]
+
+
 def test_overwriting_a_grown_corpus_leaves_nothing_of_it(
     latentscale: Callable[..., Ended], tmp_path: Path
 ) -> None:

@@ -124,6 +124,9 @@ def test_drift_counts_the_jobs_before_whatever_is_unusual_today(
 
     whole = drifts()
     assert "2 earlier jobs" in whole.out + whole.err
+    # Other limits of the gate hold for the shares, too.
+    cut = drifts(of="corpus", max_drop=0.3)
+    assert (cut.code, "label prose) (corpus) fell by" in cut.err) == (1, True), cut.err
     for gate in ({"measure": "label_shares"}, {"label": "law"}):
         refused = drifts(**gate)
         assert refused.code == 2
