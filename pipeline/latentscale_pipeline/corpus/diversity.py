@@ -115,12 +115,13 @@ def choose_unlike(
 
 
 def _of_unit_length(points: Float32Array, where: str) -> Float32Array:
-    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    lengths = np.sqrt(np.einsum("ij,ij->i", points, points, dtype=np.float64))[:, None]
     zero = int((lengths == 0.0).sum())
     if zero:
         have = "row is zero and has" if zero == 1 else "rows are zero and have"
         raise BadInput(f"{where}: {zero} {have} no direction; choose --cover --metric euclidean")
-    scaled: Float32Array = points / lengths
+    scaled = np.empty_like(points)
+    np.divide(points, lengths, out=scaled, casting="same_kind")
     return scaled
 
 
@@ -137,12 +138,15 @@ def _retained(points: Float32Array, chosen: npt.NDArray[Any], metric: str) -> Re
 
 def _radius(points: Float32Array, chosen: npt.NDArray[Any]) -> float:
     """Return the distance within which every row has one of some rows."""
-    centres = points[chosen]
+    centre = points.mean(axis=0, dtype=np.float64)
+    centres = (points[chosen] - centre).astype(np.float32)
     squares = np.einsum("ij,ij->i", centres, centres)
     farthest = 0.0
-    step = max(1, BLOCK_BYTES // (4 * len(chosen)))
+    step = max(1, BLOCK_BYTES // (8 * (len(chosen) + 2 * points.shape[1])))
     for start in range(0, len(points), step):
-        block = points[start : start + step]
-        beside = (squares - 2.0 * (block @ centres.T)).min(axis=1)
-        farthest = max(farthest, float((beside + np.einsum("ij,ij->i", block, block)).max()))
-    return float(np.sqrt(max(farthest, 0.0)))
+        block = points[start : start + step].astype(np.float64)
+        products = (block - centre).astype(np.float32) @ centres.T
+        # Single precision finds a row that is about the nearest; how far it is, double does.
+        near = points[chosen[(squares - 2.0 * products).argmin(axis=1)]]
+        farthest = max(farthest, float(np.square(block - near).sum(axis=1).max()))
+    return float(np.sqrt(farthest))

@@ -157,7 +157,8 @@ def _first_places(rows: Float64Array, generator: np.random.Generator) -> Float32
     places = np.zeros((len(rows), 2))
     places[:, : components.shape[1]] = components
     spread = places[:, 0].std()
-    places *= FIRST_SPREAD / spread if spread > 0 else 0.0
+    # Rows that are all equal may differ from their mean by rounding.
+    places *= FIRST_SPREAD / spread if spread > 1e-12 * np.abs(rows).max() else 0.0
     places += FIRST_NOISE * generator.standard_normal(places.shape)
     return places.astype(np.float32)
 

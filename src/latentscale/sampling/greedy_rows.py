@@ -69,7 +69,7 @@ def farthest_first(
     Returns
     -------
     FarthestFirst
-        Distances are accurate to some 1e-3 of the rows' length, which is single precision.
+        Distances are accurate to some 1e-3 of the largest from the mean, which is single precision.
 
     Raises
     ------
@@ -78,8 +78,9 @@ def farthest_first(
 
     Notes
     -----
-    The cost is at most n k d multiply-adds; memory is :data:`BLOCK_BYTES` beside the rows.
+    The cost is at most n k d multiply-adds; memory is :data:`BLOCK_BYTES` and a copy of the rows.
     """
+    points = _about_mean(points)
     products = _Products(points, count)
     squares = np.einsum("ij,ij->i", points, points)
     nearest = np.full(len(points), np.inf, dtype=np.float32)
@@ -166,6 +167,15 @@ class _Products:
             self._found = self._points[likely] @ self._points.T
         found: Float32Array = self._found[self._places[row]]
         return found
+
+
+def _about_mean(points: Float32Array) -> Float32Array:
+    """Return rows with their mean as the origin, so that products don't cancel far from it."""
+    centre, centred = points.mean(axis=0, dtype=np.float64), np.empty_like(points)
+    step = max(1, BLOCK_BYTES // (8 * points.shape[1]))
+    for start in range(0, len(points), step):
+        centred[start : start + step] = points[start : start + step] - centre
+    return centred
 
 
 def _most_central(points: Float32Array, squares: Float32Array) -> int:

@@ -58,6 +58,19 @@ def test_no_row_is_chosen_twice_where_distances_are_rounded(seed: int) -> None:
     assert len(np.unique(rows[found.rows[:50]], axis=0)) == 50
 
 
+def test_the_origin_of_the_coordinates_changes_no_choice() -> None:
+    rows = np.random.default_rng(8).normal(size=(300, 8)).astype("f4")
+    far = rows + np.float32(1000.0)  # rounded to 6e-5
+    found = farthest_first(far, 200)
+    exact = far.astype("f8")
+    beside = np.sqrt(np.square(exact[:, None] - exact[found.rows]).sum(axis=2))
+    for k in range(1, 200):
+        nearest = beside[:, :k].min(axis=1)
+        assert nearest[found.rows[k]] > nearest.max() - 1e-3
+        assert found.distances[k] == pytest.approx(nearest.max(), abs=2e-3)
+    assert found.radius == pytest.approx(beside.min(axis=1).max(), abs=2e-3)
+
+
 def test_equal_rows_come_last_and_no_row_twice() -> None:
     points = np.repeat(np.eye(4, dtype="f4"), 3, axis=0)
     found = farthest_first(points, 12)

@@ -55,6 +55,19 @@ def test_every_cluster_is_covered_and_the_distance_is_that_of_all_rows(
     assert found.retained.radius < 0.2 * found.by_random_rows.radius
 
 
+def test_every_row_is_within_the_distance_that_is_said_far_from_the_origin(
+    tmp_path: Path,
+) -> None:
+    rows = np.random.default_rng(2).normal(size=(900, 16)).astype("f4") + np.float32(1000)
+    np.save(tmp_path / "far.npy", rows)
+    far = ingest([str(tmp_path / "far.npy")], str(tmp_path / "far.zarr"))
+    found = chosen(far, 100, metric="euclidean", cover=True)
+    rows = rows.astype(float)
+    away = np.linalg.norm(rows[:, None] - rows[found.rows], axis=2).min(axis=1).max()
+    assert away <= found.retained.radius * (1 + 1e-12) < away * 1.001
+    assert chosen(far, 900, metric="euclidean", cover=True).retained.radius == 0.0
+
+
 @pytest.mark.parametrize("count", [10, 40, 80])
 def test_the_diversity_is_above_that_of_random_rows(corpus: Corpus, count: int) -> None:
     rows = corpus.read_all()
