@@ -59,7 +59,11 @@ WRITTEN_AS = click.option(
 )
 OUTPUT = click.option("--output", metavar="FILE", help="File to write; default: print.")
 SELECTION = (
-    click.option("--ids", type=click.Path(path_type=Path), help="Rows whose ids are in this file."),
+    click.option(
+        "--ids",
+        type=click.Path(path_type=Path),
+        help="Rows whose ids are in this file, one a line or in a column id.",
+    ),
     click.option("--label", "labels", multiple=True, help="Rows of this label; may be repeated."),
     click.option("--where", help="Rows for which a condition holds, such as \"labels == 'en'\"."),
     click.option(

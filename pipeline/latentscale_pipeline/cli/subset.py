@@ -22,7 +22,7 @@ from latentscale_pipeline.corpus.diversity import Metric, choose_unlike
 from latentscale_pipeline.corpus.export import export as write_file
 from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.corpus.ingest.create import ingest
-from latentscale_pipeline.corpus.ingest.sidecars import TEXT_LENGTH
+from latentscale_pipeline.corpus.ingest.sidecars import TEXT_LENGTH, read_column
 from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source, unknown_ids
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import memory_bytes
@@ -35,6 +35,7 @@ from latentscale_pipeline.rows.columns import open_measured, rows_of_corpus
 from latentscale_pipeline.rows.query import check_reason
 from latentscale_pipeline.rows.selection import check_columns_cover_all, count_rows, one_of_each
 from latentscale_pipeline.rows.selection import choose_rows as find_rows
+from latentscale_pipeline.rows.writing import WRITERS, unescape
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import format_number, printable
 
@@ -335,8 +336,19 @@ def _chosen(corpus: Corpus, selection: Selection, among: Int64Array | None) -> I
 
 
 def _selection(ids: Path | None, labels: tuple[str, ...], **chosen: Any) -> Selection:
-    wanted = None
-    if ids is not None:
-        lines = read_text(ids, "a text file with one id per line")
-        wanted = re.split(r"\r?\n", lines.removesuffix("\n"))
+    wanted = None if ids is None else _read_ids(ids)
     return Selection(ids=wanted, labels=labels or None, **chosen)
+
+
+def _read_ids(path: Path) -> list[str]:
+    """Read ids: one a line, or the column id of a table such as `latentscale rows` writes."""
+    if path.suffix in WRITERS:
+        try:
+            found = [str(one) for block in read_column("ids", str(path), "id") for one in block]
+        except BadInput:
+            if path.suffix != ".csv":  # which may have one id a line
+                raise
+        else:
+            return [unescape(one) for one in found] if path.suffix == ".csv" else found
+    lines = read_text(path, "a text file with one id per line")
+    return re.split(r"\r?\n", lines.removesuffix("\n"))

@@ -91,8 +91,8 @@ def _end(outcome: Outcome, history: str, as_json: bool) -> None:
     if entry is None:
         return
     if not as_json:
-        said = format_gates(entry) or "no gates"
-        click.echo(f"{entry.job}: {said.upper() if entry.failed else printable(said)}")
+        said = printable(format_gates(entry)) or "no gates"
+        click.echo(f"{entry.job}: {said.replace('failed', 'FAILED', 1) if entry.failed else said}")
         click.echo(f"job:        {entry.url}")
         source = printable(entry.source or "unknown")
         click.echo(f"corpus:     {source}, {counted(entry.corpus_rows, 'row')}")

@@ -235,8 +235,8 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
             why = own.expected_reason or "nothing says what chance does to it"
             unknown.append((own, f"{score.name} has no expected range: {why}"))
     for own, why in unknown:
-        # Other scores have ranges, and only headlines count in the verdict.
-        if not known or headlines_of([own]):
+        # Other scores have ranges, and the verdict isn't about this one.
+        if not known or (headlines_of([own]) and report_of(own.measure).is_judged(own)):
             raise BadInput(f"{place} has p_below, and {why}")
     if not known and not failures:
         raise BadInput(
@@ -297,9 +297,9 @@ def _drifts(
             failures.append(Failure(compared, "drift", _outside(compared, limits), limits.away))
     remarks = []
     if counts:
-        least = min(counts)
-        remarks.append(counted(least, "earlier job") if least else "no earlier job of this name")
-        if least < MIN_JOBS:
+        most = max(counts)  # fewer may have as many rows, which some scores need
+        remarks.append(counted(most, "earlier job") if most else "no earlier job of this name")
+        if most < MIN_JOBS:
             remarks.append(f"limits begin at {MIN_JOBS}")
     if unlike:
         more = f" and {counted(len(unlike) - 1, 'more score')}" if len(unlike) > 1 else ""

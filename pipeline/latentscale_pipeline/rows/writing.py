@@ -74,6 +74,12 @@ def _cell(value: Any) -> Any:
     return value
 
 
+def unescape(text: str) -> str:
+    """Return a text as it was before :func:`write_csv` put an apostrophe before it."""
+    rest = text.removeprefix("'")
+    return rest if rest.lstrip().startswith(FORMULA) else text
+
+
 def write_parquet(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
     """Write a row group for every table; return the number of rows."""
     try:

@@ -189,7 +189,8 @@ def _look_again(entry: Entry, workflow: Workflow) -> Sequence[str]:
     try:
         job, usual = read_job(entry.url), read_job(entry.baseline or entry.url)
         found = compare(job, usual, allow_incomparable=workflow.allow_incomparable)
-        return found.look_commands
+        rows = count_changes(job, usual) if entry.baseline else None
+        return replace(found, rows=rows).look_commands
     except BadInput:
         return ()
 

@@ -492,6 +492,12 @@ def test_corpus_and_reference_are_cleaned_alike(tmp_path: Path, latentscale: Com
     pair = (tmp_path / "clean.zarr", "--reference", tmp_path / "clean-reference.zarr")
     ended = latentscale("run", *pair, *options)
     assert "NO DIFFERENCE FOUND" in ended.out, ended.out
+    cleaned = ended.out.split("report   ")[1].split("/report.html")[0]
+    (tmp_path / "gates.yaml").write_text("gates: [{p_below: 0.01}]")
+    gated = latentscale("compare", cleaned, cleaned, "--gates", tmp_path / "gates.yaml")
+    assert gated.code == 0, gated.err
+    compared = latentscale("compare", cleaned, cleaning[0][1])
+    assert "are expected (p" not in compared.out, compared.out
     alone = latentscale("run", tmp_path / "c.npy", *options, "--name", "alone")
     job = alone.out.split("report   ")[1].split("/report.html")[0]
     ended = latentscale("subset", job, tmp_path / "n.zarr", "--of", "reference")
@@ -508,6 +514,23 @@ def test_corpus_and_reference_are_cleaned_alike(tmp_path: Path, latentscale: Com
     assert listed.code == 0, listed.err
     ended = latentscale("subset", tmp_path / "clean.zarr", tmp_path / "n.zarr", "--of", "corpus")
     assert (ended.code, "--of is for a finished job" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_what_rows_writes_names_the_rows_of_a_subset(
+    suffix: str, tmp_path: Path, latentscale: Command
+) -> None:
+    np.save(tmp_path / "c.npy", np.random.default_rng(0).normal(size=(60, 4)).astype("f4"))
+    ids = ["-1", "@user", "=x", "'quoted", "a, b", *(f"i{place}" for place in range(55))]
+    (tmp_path / "ids.txt").write_text("\n".join(ids) + "\n")
+    options = ("--measures", "duplicates", "--output", tmp_path / "jobs", "--name", "a")
+    run = ("run", tmp_path / "c.npy", "--ids", tmp_path / "ids.txt", *options)
+    assert latentscale(*run).code == 0
+    job, written = tmp_path / "jobs" / "a", tmp_path / f"found{suffix}"
+    assert latentscale("rows", job, "--where", "row < 7", "--output", written).code == 0
+    made = latentscale("subset", job, tmp_path / "s.zarr", "--ids", written, "--json")
+    assert json.loads(made.out)["n"] == 7, made.err
+    assert open_corpus(str(tmp_path / "s.zarr")).texts("ids") == ids[:7]
 
 
 def test_rows_are_found_where_jobs_were_moved_with_their_corpora(

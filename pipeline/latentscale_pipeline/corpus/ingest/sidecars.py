@@ -19,6 +19,7 @@ import numpy.typing as npt
 from latentscale.array_types import Float64Array
 from latentscale_pipeline.corpus.formats import open_values
 from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
+from latentscale_pipeline.corpus.formats.file import File
 from latentscale_pipeline.corpus.ingest.sources import Sources, find_files
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import retry_while_unreachable
@@ -35,6 +36,9 @@ MAY_BE_MISSING = ("labels", "texts")
 
 MAX_WEIGHT = 1e200
 """Largest weight; no sum of such weights overflows."""
+
+TABLES = {".csv": b",", ".tsv": b"\t"}
+"""Suffixes of tables, and what separates their columns."""
 
 TEXT_LENGTH = 200
 """Characters of a text that are stored."""
@@ -85,6 +89,8 @@ def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> S
     where = strip_credentials(url)
     with suggesting_column(name, url):
         files = find_files(url)
+    if column is None:
+        _refuse_columns(name, where, files)
     opened = [open_values(file, KINDS[name], column) for file in files]
     counted = sum(field.shape[0] if field.shape else 0 for _, field in opened)
     sidecar = _sidecar(name, where, opened)
@@ -94,6 +100,26 @@ def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> S
             "in the order of the sources"
         )
     return sidecar
+
+
+def _refuse_columns(name: str, where: str, files: Sequence[File]) -> None:
+    """Refuse to read a table line by line."""
+    for file in files:
+        separator = TABLES.get(file.suffix)
+        if separator is None or file.is_folder:
+            continue
+        first = file.head().split(b"\n", 1)[0]
+        if separator in first and not first.lstrip().startswith(b'"'):
+            raise BadInput(
+                f"{where}: its lines have several columns; name one in its header with "
+                f"--{name}-column, or give a text file with one value a line"
+            )
+
+
+def read_column(name: str, url: str, column: str) -> Iterator[npt.NDArray[Any]]:
+    """Yield ids, labels, texts or weights from a column of a file, of any number of rows."""
+    opened = [open_values(file, KINDS[name], column) for file in find_files(url)]
+    return _sidecar(name, strip_credentials(url), opened).blocks()
 
 
 @contextmanager

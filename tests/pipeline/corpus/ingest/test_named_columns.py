@@ -42,6 +42,17 @@ def lines(path: Path, **columns: list[object]) -> str:
     return str(path)
 
 
+def test_a_table_is_not_read_line_by_line(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.eye(4, dtype="f4"))
+    (tmp_path / "labels.csv").write_text("id,label\n1,a\n2,b\n3,a\n")  # as many lines as rows
+    given = {"labels": str(tmp_path / "labels.csv")}
+    with pytest.raises(BadInput, match="its lines have several columns; name one in its header wi"):
+        ingest([str(tmp_path / "a.npy")], str(tmp_path / "c.zarr"), **given)
+    (tmp_path / "labels.csv").write_text('"a, b"\nc\n"d, e"\nf\n')
+    corpus = ingest([str(tmp_path / "a.npy")], str(tmp_path / "c.zarr"), **given)
+    assert corpus.n == 4
+
+
 @pytest.mark.parametrize("write", [table, lines], ids=["parquet", "jsonl"])
 def test_id_and_label_are_taken_by_name(write: Callable[..., str], tmp_path: Path) -> None:
     source = write(tmp_path / "a", id=IDS, label=LABELS)
