@@ -147,14 +147,12 @@ def _is_subsampled(section: Magnitude, facts: JobFacts, role: Role) -> bool:
     if pairs <= facts.pairs:
         return False
     if section.method != "auto" or corpus.n < REPLICATES * MIN_ROWS:
-        few = corpus.n < REPLICATES * MIN_ROWS
-        mend = (
-            "leave out magnitude" if few else "set measures.magnitude.method to auto or subsample"
-        )
+        mend = "or use fewer rows"
+        if corpus.n >= REPLICATES * MIN_ROWS:
+            mend = "use fewer rows, or set measures.magnitude.method to auto or subsample"
         raise BadInput(
             f"{role}: magnitude of {corpus.n} rows visits about {pairs:.1e} row pairs and "
-            f"budget.pairs is {facts.pairs:.1e}; set budget.pairs to {format_pairs(pairs)}, use "
-            f"fewer rows, or {mend}"
+            f"budget.pairs is {facts.pairs:.1e}; set budget.pairs to {format_pairs(pairs)}, {mend}"
         )
     return True
 
