@@ -23,6 +23,11 @@ from latentscale_pipeline.views.formatting import printable
 OUTCOME = ("baseline", "verdict", "passed", "accepted", "rejected")
 """What a list says of how a job fared."""
 
+WHY = (
+    click.option("--reason", default="", metavar="TEXT", help="Why, for the list and the report."),
+    click.option("--undo", is_flag=True, help="Take it back."),
+)
+
 
 @click.group(no_args_is_help=True)
 def history() -> None:
@@ -88,8 +93,7 @@ def tag(registry: str, job: str, tag: str) -> None:
 @history.command(no_args_is_help=True)
 @click.argument("registry", metavar="HISTORY")
 @click.argument("job")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the list and the report.")
-@click.option("--undo", is_flag=True, help="Accept it no longer.")
+@taking(*WHY)
 def accept(registry: str, job: str, reason: str, undo: bool) -> None:
     """Accept a registered JOB (its id or folder) whose gates failed, because its change is wanted.
 
@@ -101,10 +105,8 @@ def accept(registry: str, job: str, reason: str, undo: bool) -> None:
     Example:
       latentscale history accept history/ nightly-1a2b3c4d --reason 'a new product line'
     """
-    name = job.rstrip("/").rpartition("/")[2]
-    if undo and reason:
-        raise click.UsageError("--undo takes no --reason")
-    entry = Registry.existing(registry).accept(name, None if undo else reason)
+    name, why = _judged(job, reason, undo)
+    entry = Registry.existing(registry).accept(name, why)
     if undo:
         click.echo(f"{name}: no longer accepted")
     else:
@@ -115,8 +117,7 @@ def accept(registry: str, job: str, reason: str, undo: bool) -> None:
 @history.command(no_args_is_help=True)
 @click.argument("registry", metavar="HISTORY")
 @click.argument("job")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the list and the report.")
-@click.option("--undo", is_flag=True, help="Reject it no longer.")
+@taking(*WHY)
 def reject(registry: str, job: str, reason: str, undo: bool) -> None:
     """Reject a registered JOB (its id or folder), whatever its gates said.
 
@@ -127,12 +128,17 @@ def reject(registry: str, job: str, reason: str, undo: bool) -> None:
     Example:
       latentscale history reject history/ nightly-1a2b3c4d --reason 'a broken export'
     """
-    name = job.rstrip("/").rpartition("/")[2]
-    if undo and reason:
-        raise click.UsageError("--undo takes no --reason")
-    Registry.existing(registry).reject(name, None if undo else reason)
+    name, why = _judged(job, reason, undo)
+    Registry.existing(registry).reject(name, why)
     said = "no longer rejected" if undo else "rejected; it is no baseline and sets no limits"
     click.echo(f"{name}: {said}")
+
+
+def _judged(job: str, reason: str, undo: bool) -> tuple[str, str | None]:
+    """Return the id of a job by its id or folder, and the reason; None to take a judgement back."""
+    if undo and reason:
+        raise click.UsageError("--undo takes no --reason")
+    return job.rstrip("/").rpartition("/")[2], None if undo else reason
 
 
 @history.command("list", no_args_is_help=True)

@@ -90,10 +90,12 @@ def _lines(job: FinishedJob, found: Sequence[Power], change: float) -> Iterator[
 def _cells(one: Power, asked: str) -> dict[str, str]:
     counts = one.score.unit == SHARE_OF_ROWS
     needed = one.needed
-    shown = "" if one.shown is None else f"{format_number(100 * one.shown, 2)} %"
+    shown = "no change"
+    if one.shown is not None:
+        shown = f"{format_number(100 * one.shown, 2)} %{' of rows' if counts else ''}"
     return {
         "": full_title(one.score),
-        "shown from": f"{shown}{' of rows' if counts else ''}" if shown else "no change",
+        "shown from": shown,
         "usual": f"{format_number(100 * one.usual, 2)} %" if counts else format_number(one.usual),
         "at rows": f"{one.rows:,}",
         asked: "no number" if needed is None else f"{_rounded(needed.rows):,}",

@@ -79,7 +79,7 @@ class Comparability:
         if score.size_dependent and None not in used and used[0] != used[1]:
             yield Mismatch("rows", f"number of pairs of {score.measure}", *used)
         if score.of == "pair":
-            own = [_rows_beside(each) for each in (self.job, self.baseline)]
+            own = [_compared_with(each) for each in (self.job, self.baseline)]
             if own[0] != own[1]:
                 yield Mismatch("reference", "reference", *own)
         for role in ROLES[score.of]:
@@ -97,8 +97,8 @@ class Comparability:
                 yield Mismatch("reference", "fingerprint of the reference", *prints)
 
 
-def _rows_beside(job: FinishedJob) -> str:
-    """Say whether a job's reference is its corpus: its rows are then 0 from themselves."""
+def _compared_with(job: FinishedJob) -> str:
+    """Say what a job's corpus is compared with; every row is at distance 0 from itself."""
     prints = {corpus.fingerprint for corpus in job.corpora.values()}
     return "the corpus itself" if len(prints) < len(job.corpora) else "another corpus"
 

@@ -12,7 +12,7 @@ from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.jobs.automatic_cluster import choose_cluster
 from latentscale_pipeline.jobs.machine import usable_cores
 
-STARTUP_SECONDS, STARTUP_ALONE_SECONDS = 2.0, 0.8
+STARTUP_SECONDS, STARTUP_IN_DRIVER_SECONDS = 2.0, 0.8
 """Time until everything is imported and workers have started; for tasks in the driver's process."""
 
 
@@ -32,7 +32,7 @@ class WorkerPool:
         Number of cores for all of them.
     here : bool
         Whether they run on this machine.
-    alone : bool
+    in_driver : bool
         Whether tasks run in the driver's process, and no other is started.
     """
 
@@ -42,7 +42,7 @@ class WorkerPool:
     idle_bytes: int
     cores: int
     here: bool = True
-    alone: bool = False
+    in_driver: bool = False
 
     @staticmethod
     def of(config: JobConfig, stages: Sequence[Stage]) -> WorkerPool:
@@ -56,13 +56,13 @@ class WorkerPool:
             idle_bytes=idle_memory(stages),
             cores=usable_cores() if here else cluster.workers * cluster.threads,
             here=here,
-            alone=isinstance(cluster, IN_THE_DRIVER),
+            in_driver=isinstance(cluster, IN_THE_DRIVER),
         )
 
     @property
     def startup_seconds(self) -> float:
         """Time before the first task runs."""
-        return STARTUP_ALONE_SECONDS if self.alone else STARTUP_SECONDS
+        return STARTUP_IN_DRIVER_SECONDS if self.in_driver else STARTUP_SECONDS
 
     def slots(self, stage: Stage) -> int:
         """Return how many tasks of a stage fit at once, however many tasks it has."""

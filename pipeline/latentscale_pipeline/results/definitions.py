@@ -43,8 +43,8 @@ class ScoreDefinition(Definition):
     exchanged : str
         The score that this one becomes if corpus and reference are exchanged.
     unusual_only : bool
-        Whether a job has it for the labels only that are least usual in it, so that a series of
-        jobs doesn't have it for each.
+        Whether a job has it only for its least usual labels, so that the jobs of a series have it
+        for different ones.
     measure, name : str
         The measure, and the name among its scores; :func:`define_scores` sets them.
     """

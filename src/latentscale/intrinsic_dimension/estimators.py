@@ -109,8 +109,8 @@ class NeighbourDistances:
 def with_content_keys(points: Points) -> Points:
     """Return points with equal keys for copies; under the cosine metric, for equal directions.
 
-    Rows of equal direction are equal but for rounding. So are their keys, but for one in some
-    thousands; rows whose coordinates all differ by less than 1/256 may have equal keys, too.
+    Rows of equal direction differ by rounding. Their keys are equal but for one pair in some
+    thousands. Rows whose coordinates all differ by less than 1/256 may have equal keys, too.
     """
     cosine = points.metric == "cosine"
     return points.keyed(content_keys(np.round(256.0 * points.rows) if cosine else points.rows))
