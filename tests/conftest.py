@@ -38,6 +38,7 @@ def _unsynced() -> Iterator[None]:
 def s3_bucket() -> Iterator[str]:
     """A bucket on an S3 server of this process; the environment points at it."""
     import boto3
+    import fsspec
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -55,6 +56,8 @@ def s3_bucket() -> Iterator[str]:
             environment.setenv(name, value)
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "HTTP_PROXY", "http_proxy"):
             environment.delenv(name, raising=False)
+        # A file system that was made before has neither the address nor the key.
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
         boto3.client("s3").create_bucket(Bucket="latentscale-tests")
         yield "latentscale-tests"
     server.stop()

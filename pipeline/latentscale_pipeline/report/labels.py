@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from latentscale_pipeline.report.scores import score_title
+from latentscale_pipeline.report.scores import full_title, report_of, score_title
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.figure import PLACE_HEIGHT, ROLE_STYLES, Curve, Figure, Panel
 from latentscale_pipeline.views.formatting import printable, shorten
-from latentscale_pipeline.views.scores import written_score
+from latentscale_pipeline.views.scores import format_summarised, written_score
 
 SHOWN_LABELS = 100
 """Maximum number of labels in a table; ``results.json`` has all."""
 
+SUMMARISED_LABELS = 8
+"""Maximum number of labels in a summary."""
+
 DRAWN_LABELS = 20
 """Maximum number of labels in a figure."""
+
+
+def label_summary(scores: Sequence[Score], counts: Mapping[str, int]) -> list[dict[str, str]]:
+    """Return the largest labels with a score of every measure, as rows of a table.
+
+    Parameters
+    ----------
+    scores : sequence of Score
+        Scores of all measures.
+    counts : mapping
+        Number of rows of every measured label.
+    """
+    labelled = [score for score in scores if score.label is not None and score.label in counts]
+    chosen = {
+        measure: _main(score for score in labelled if score.measure == measure)
+        for measure in dict.fromkeys(score.measure for score in labelled)
+    }
+    cells = {(_label(s), _whole_title(s)): format_summarised(s) for s in labelled}
+    return [
+        {
+            "label": shorten(label),
+            "rows": f"{counts[label]:,}",
+            **{title: cells.get((label, title), "") for title in chosen.values() if title},
+        }
+        for label in _largest_first(list(counts), counts)[:SUMMARISED_LABELS]
+    ]
 
 
 def label_tables(scores: Sequence[Score], counts: Mapping[str, int]) -> list[Table]:
@@ -87,12 +116,28 @@ def label_figures(key: str, scores: Sequence[Score], counts: Mapping[str, int]) 
     return [Figure(f"{key}-labels", "By label", caption, [panel])]
 
 
+def _main(scores: Iterable[Score]) -> str | None:
+    """Return the title of the score that says most of a measure; None without headline scores."""
+    shown = [
+        score
+        for score in scores
+        if report_of(score.measure).is_headline(score.model_copy(update={"label": None}))
+    ]
+    if not shown:
+        return None
+    return _whole_title(next((score for score in shown if score.order == "1"), shown[-1]))
+
+
 def _label(score: Score) -> str:
     return score.label or ""
 
 
 def _title(score: Score) -> str:
     return score_title(score.model_copy(update={"label": None}))
+
+
+def _whole_title(score: Score) -> str:
+    return full_title(score.model_copy(update={"label": None}))
 
 
 def _cell(score: Score) -> str:

@@ -10,7 +10,7 @@ from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
 from latentscale_pipeline.report.verdict import LEVEL, compared
 from latentscale_pipeline.results.model import Results, RowsToLookAt, RowToLookAt
 from latentscale_pipeline.views.content import Section, ShownRow, Table, table_of
-from latentscale_pipeline.views.formatting import format_number, printable, shorten
+from latentscale_pipeline.views.formatting import counted, format_number, printable, shorten
 
 FIRST_ROWS = 3
 """Rows that a report opens with."""
@@ -20,6 +20,9 @@ TOP_ROWS = 10
 
 TEXT_LENGTH = 90
 """Characters of a text that are shown."""
+
+SHOWN_LABELS = 3
+"""Labels of a reason that a sentence names."""
 
 OF_A_REASON = 4
 """Rows of one reason among these."""
@@ -82,6 +85,17 @@ def _in_turn(results: Results) -> Iterator[tuple[str, ShownRow]]:
             yield each.reason, _shown(ROW_FILTERS[each.reason], row)
 
 
+def format_labels(results: Results) -> Iterator[str]:
+    """Yield a line for every reason whose rows have some labels more often than chance explains.
+
+    Of a job with a verdict, only for the reasons that are unusually frequent.
+    """
+    unusual = _unusual(results)
+    for each in _known(results):
+        if each.labels and (each.reason in unusual or not compared(results.scores)):
+            yield f"{each.reason}: {_often_in(each)}"
+
+
 def are_usual(results: Results) -> bool:
     """Return whether a job has a verdict, and no reason to look at rows is unusually frequent."""
     return bool(compared(results.scores)) and not _unusual(results)
@@ -113,7 +127,19 @@ def _caption(found: RowsToLookAt) -> str:
     reason, named = ROW_FILTERS[found.reason], len(found.rows)
     order = ", the most extreme first" if reason.sort and named > 1 else ""
     count = f"{found.count:,}" if named == found.count else f"{named} of {found.count:,}"
-    return f"{reason.title}: {count}{order}"
+    where = f"; {_often_in(found)}" if found.labels else ""
+    return f"{reason.title}: {count}{order}{where}"
+
+
+def _often_in(found: RowsToLookAt) -> str:
+    """Say which labels more rows have than chance explains."""
+    labels = [
+        f"{shorten(each.label)} ({each.count:,} of {counted(each.rows, 'row')})"
+        for each in found.labels or ()
+    ]
+    more = len(labels) - SHOWN_LABELS
+    also = [counted(more, "more label", "more labels")] if more > 0 else []
+    return f"more than by chance in {', '.join([*labels[:SHOWN_LABELS], *also])}"
 
 
 def _shown(reason: RowFilter, row: RowToLookAt) -> ShownRow:

@@ -13,7 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 
 from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.report.labels import label_summary
+from latentscale_pipeline.report.look import format_labels
 from latentscale_pipeline.report.scores import explain_sign, full_title, report_of, sign_of_size
+from latentscale_pipeline.report.terminal import LABELLED_ROWS
 from latentscale_pipeline.report.verdict import (
     LEVEL,
     compared,
@@ -76,6 +79,7 @@ def print_summary(results: Results, console: Console) -> None:
         own = [score for score in shown if score.of in roles]
         if own:
             print_lines(console, ["", *_table(own, headings, results)])
+    print_lines(console, _by_label(results))
     print_lines(console, ["", *_notes(results, shown)])
 
 
@@ -151,6 +155,22 @@ def _table(scores: Sequence[Score], headings: Mapping[str, str], results: Result
     return format_table(["", *columns], list(rows.values()))
 
 
+def _by_label(results: Results) -> Iterator[str]:
+    """Yield the largest of the labels that were measured by themselves, with a score a measure."""
+    labels = results.part("labels")
+    if labels is None or not labels.measured:
+        return
+    rows = label_summary(results.scores, labels.measured)
+    yield ""
+    yield from format_table(list(rows[0]), rows)
+    more = len(labels.measured) - len(rows)
+    rest = f"{counted(more, 'smaller label')}, and more scores" if more else "More scores"
+    yield f"{rest} by label: the report"
+    if labels.left_out:
+        few = f"fewer than {counted(labels.least_rows, 'row')}"
+        yield f"{counted(len(labels.left_out), 'label')} with {few}: not measured"
+
+
 def _notes(results: Results, shown: Sequence[Score]) -> Iterator[str]:
     scores = results.scores
     yield from explain_summary(map(format_summarised, shown))
@@ -172,5 +192,8 @@ def _notes(results: Results, shown: Sequence[Score]) -> Iterator[str]:
         if part is not None
         for caveat in report.caveats(part, results)
     )
-    if hidden := len(scores) - len(shown):
+    yield from format_labels(results)
+    labelled = sum(score.label is not None for score in scores)
+    counted_only = labelled if labelled > LABELLED_ROWS else 0
+    if hidden := len(scores) - len(shown) - counted_only:
         yield f"{counted(hidden, 'more score')} and all brackets: --all"

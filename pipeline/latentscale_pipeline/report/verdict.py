@@ -57,7 +57,7 @@ MANY = 3
 """How many times as many scores as usual lie outside their own range before a verdict warns."""
 
 WORTH_CLEANING = 0.01
-"""Share of the reference's rows from which on it is cleaned, too; another one costs more."""
+"""Share of the rows of a corpus that is no reason to doubt it, from which on it is cleaned."""
 
 MOST = 0.5
 """Share of rows from which on these are no exceptions that could be left out: in both corpora, they
@@ -107,6 +107,8 @@ def compared(scores: Sequence[Score]) -> list[Compared]:
 def look_commands(results: Results, folder: str) -> list[str]:
     """Return the commands that list the rows behind a verdict, or else all rows.
 
+    Without a reference, which rows have many others that are nearly the same is listed too.
+
     Parameters
     ----------
     results : Results
@@ -116,7 +118,8 @@ def look_commands(results: Results, folder: str) -> list[str]:
     """
     command = printable(f"latentscale rows {shlex.quote(folder)}")
     listed = dict(_listed(results))
-    filters = [*_filters(results, listed), *_sortings(results)]
+    repeated = [f"--only {reason}" for reason in _repeated(results, listed)]
+    filters = [*_filters(results, listed), *repeated, *_sortings(results)]
     if not filters:
         return [command] if listed else []
     return [f"{command} {text}" for text in filters]
@@ -138,6 +141,8 @@ def _sortings(results: Results) -> Iterator[str]:
 
 def clean_commands(results: Results, folder: str) -> list[str]:
     """Return the commands that leave out the rows behind a verdict; empty if there are none.
+
+    Without a reference, those leave out rows that repeat others.
 
     Of what the reference has many of as well, both are cleaned, or the next verdict would be that
     the corpus has too few of them. Where most rows are in both, the two are versions of one corpus,
@@ -162,7 +167,7 @@ def clean_commands(results: Results, folder: str) -> list[str]:
         whole = ROW_FILTERS[part].part_of
         explained = found[whole].found - found[part].found <= found[whole].upper
         del found[whole if explained else part]
-    reasons = list(found)
+    reasons = list(found) or _repeated(results, listed)
     counted_in_reference = {
         score.score
         for score in results.scores
@@ -177,6 +182,26 @@ def clean_commands(results: Results, folder: str) -> list[str]:
         )
         if (without := " ".join(f"--without {reason}" for reason in left_out))
     ]
+
+
+def _repeated(results: Results, listed: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return the reason, at most one, for which many rows can go without a reference."""
+    if results.corpora.reference is not None:
+        return []
+    shares = {
+        only: score.value or 0.0
+        for score in results.scores
+        for only in [listed.get((score.measure, score.score), "")]
+        if only and ROW_FILTERS[only].stays and score.label is None
+    }
+    many = [only for only, share in shares.items() if share >= WORTH_CLEANING]
+    # Where the rows of a part are nearly all, the part is the plainer reason.
+    plain = [
+        only
+        for only in many
+        if shares.get(ROW_FILTERS[only].part_of, 0.0) - shares[only] < WORTH_CLEANING
+    ]
+    return plain[:1]
 
 
 def _free_name(results: Results, name: str) -> str:

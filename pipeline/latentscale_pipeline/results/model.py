@@ -355,6 +355,17 @@ class RowToLookAt(Part):
     """The beginning of the text of the other row, if its corpus has texts."""
 
 
+class LabelToLookAt(Part):
+    """A label that more rows to look at have than chance explains."""
+
+    label: Text
+    """The label."""
+    count: Positive
+    """Number of its rows that are to be looked at."""
+    rows: Positive
+    """Number of all its rows."""
+
+
 class RowsToLookAt(Part):
     """The most extreme of the rows that meet a condition."""
 
@@ -364,6 +375,10 @@ class RowsToLookAt(Part):
     """The corpus that they are rows of."""
     count: Count
     """Number of rows that meet it."""
+    labels: Absent[list[LabelToLookAt]] = None
+    """The labels, at most 10, that more of them have than if they were random rows (p < 0.05,
+    corrected for all labels), the largest excess first; absent if there is none.
+    """
     rows: list[RowToLookAt]
     """At most 50 of them, the most extreme first."""
 

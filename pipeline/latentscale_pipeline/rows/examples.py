@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 
-from latentscale.array_types import Int64Array, UInt64Array
+import numpy as np
+
+from latentscale.array_types import Int32Array, Int64Array, UInt64Array
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import names_in
+from latentscale_pipeline.corpus.labelled_rows import number_labels
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
-from latentscale_pipeline.results.model import RowsToLookAt, RowToLookAt
+from latentscale_pipeline.results.model import LabelToLookAt, RowsToLookAt, RowToLookAt
 from latentscale_pipeline.rows.columns import TEXTS, JobRows, known_columns
-from latentscale_pipeline.rows.new_rows import without_ids
-from latentscale_pipeline.rows.selection import Order, choose_rows, count_rows
+from latentscale_pipeline.rows.new_rows import RowTest, without_ids
+from latentscale_pipeline.rows.selection import Order, choose_rows, matching_blocks
 from latentscale_pipeline.rows.table import OTHER_TEXT, read_tables
 
 MAX_ROWS = 50
 """Rows of a reason."""
+
+MAX_LABELS = 10
+"""Labels of a reason."""
+
+LEVEL = 0.05
+"""Level of p, of all labels together, at which one has more rows of a reason than others."""
+
+
+Labels = tuple[list[str], Int32Array]
+"""The labels of a corpus, and the place of every row's label among them."""
 
 
 def rows_to_look_at(
@@ -27,7 +41,7 @@ def rows_to_look_at(
 
     Those whose id has a hash among ``without``, which ascends, are left out. Arrays on a local disk
     are mapped into memory, those of an object store are read whole. One block of ids is in memory
-    at a time.
+    at a time, and of labels 4 bytes a row.
     """
     found = list(_found(job, corpora, without))
     return found or None
@@ -37,6 +51,7 @@ def _found(
     job: FinishedJob, corpora: Mapping[Role, Corpus], without: UInt64Array | None
 ) -> Iterator[RowsToLookAt]:
     known = {role: JobRows(job, role, known_columns(job, role), dict(corpora)) for role in corpora}
+    labels = cache(lambda role: number_labels(known[role].corpus))
     for reason, wanted in ROW_FILTERS.items():
         rows = known.get(wanted.of)
         if rows is None or not set(names_in(wanted.where)) <= set(rows.columns):
@@ -44,9 +59,36 @@ def _found(
         order = Order.parse(wanted.sort) if wanted.sort else None
         test = None if without is None else without_ids(rows, without)
         numbers = choose_rows(rows, wanted.where, order, MAX_ROWS, test)
-        count = count_rows(rows, wanted.where, test)
+        count, most = _count(rows, wanted.where, test, labels)
         described = _described(rows, wanted, numbers)
-        yield RowsToLookAt(reason=reason, of=wanted.of, count=count, rows=described)
+        yield RowsToLookAt(
+            reason=reason, of=wanted.of, count=count, labels=most or None, rows=described
+        )
+
+
+def _count(
+    rows: JobRows, where: str, test: RowTest | None, labels: Callable[[Role], Labels]
+) -> tuple[int, list[LabelToLookAt]]:
+    """Count the rows that meet a condition, and return the labels that more of them have."""
+    if "label" not in rows.names:
+        return sum(map(len, matching_blocks(rows, where, test))), []
+    # SciPy takes long to import, and most commands don't need it.
+    from latentscale.sampling.shares import p_of_excess
+
+    names, numbers = labels(rows.role)
+    sizes = np.bincount(numbers, minlength=len(names))
+    found = np.zeros_like(sizes)
+    for block in matching_blocks(rows, where, test):
+        found += np.bincount(numbers[block], minlength=len(names))
+    count = int(found.sum())
+    often = np.flatnonzero(len(names) * p_of_excess(found, sizes) < LEVEL)
+    excess = found - count * sizes / sizes.sum()
+    most = [
+        LabelToLookAt(label=names[place], count=int(found[place]), rows=int(sizes[place]))
+        for place in often[np.argsort(-excess[often], kind="stable")]
+        if names[place]
+    ]
+    return count, most[:MAX_LABELS]
 
 
 def _described(rows: JobRows, wanted: RowFilter, numbers: Int64Array) -> list[RowToLookAt]:

@@ -59,8 +59,7 @@ def choose_rows(
     """
     _check_names(rows, where, order)
     best, keys = np.empty(0, dtype=np.int64), np.empty(0)
-    for block in _blocks(rows.corpus.n):
-        chosen = _matching(rows, where, block, test)
+    for chosen in matching_blocks(rows, where, test):
         best = np.concatenate([best, chosen])
         if order is not None:
             keys = np.concatenate([keys, _sort_keys(rows, order, chosen)])
@@ -74,9 +73,17 @@ def choose_rows(
     return best[:limit]
 
 
+def matching_blocks(
+    rows: JobRows, where: str | None, test: RowTest | None = None
+) -> Iterator[Int64Array]:
+    """Yield the numbers of the rows that meet a condition and a test, ascending, in blocks."""
+    for block in _blocks(rows.corpus.n):
+        yield _matching(rows, where, block, test)
+
+
 def count_rows(rows: JobRows, where: str | None, test: RowTest | None = None) -> int:
     """Return how many rows meet a condition and a test."""
-    return sum(len(_matching(rows, where, block, test)) for block in _blocks(rows.corpus.n))
+    return sum(map(len, matching_blocks(rows, where, test)))
 
 
 def one_of_each(rows: JobRows, column: str, among: Int64Array) -> Int64Array:

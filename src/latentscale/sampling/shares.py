@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from latentscale.array_types import Float64Array
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import student_quantile
 from latentscale.sampling.fresh_samples import found_reach
 
@@ -148,6 +148,27 @@ def expect_share(
         raise ValueError("shares need rows, and an event at least one")
     events, usual_events = rows / rows_of_event, usual_rows / rows_of_event
     return ExpectedShare(found, usual, events, usual_events, correction)
+
+
+def p_of_excess(found: Int64Array, rows: Int64Array) -> Float64Array:
+    """Return how likely each of several groups has at least as many of the rows that were found.
+
+    The rows found are random among all rows, each independent of the others: the number in a group
+    is binomial. Without replacement it would vary less, so p isn't too small.
+
+    Parameters
+    ----------
+    found, rows : ndarray of int64, shape (groups,)
+        Of every group, how many of its rows were found, and how many it has. Some group has rows.
+
+    Returns
+    -------
+    ndarray of float64, shape (groups,)
+        Every p is of one group alone.
+    """
+    share = rows / rows.sum()
+    p = np.asarray(scipy.special.bdtrc(found - 1.0, found.sum(), share), dtype=np.float64)
+    return np.where(found > 0, p, 1.0)
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@ import math
 import numpy as np
 import pytest
 from scipy.spatial import cKDTree
-from scipy.stats import betabinom
+from scipy.stats import betabinom, binomtest
 
 from latentscale.sampling.shares import (
     ExpectedExceedances,
     ExpectedOfMany,
     expect_share,
+    p_of_excess,
     share_interval,
 )
 
@@ -249,3 +250,27 @@ def test_the_range_of_many_holds_what_p_calls_usual():
                     assert inside == (expected.p > 0.05), (rows, usual, count, many)
                     assert expected.p == min(1.0, many * share.p)
                     assert expected.smallest_found(0.05) == share.smallest_found(0.05 / many)
+
+
+def test_groups_that_have_more_of_some_rows_than_chance_explains():
+    rows = np.array([100, 1, 40, 859])
+    found = np.array([9, 0, 14, 17])
+    expected = [
+        binomtest(count, 40, size / 1000, alternative="greater").pvalue
+        for count, size in zip(found.tolist(), rows.tolist(), strict=True)
+    ]
+    assert p_of_excess(found, rows) == pytest.approx(expected, rel=1e-10)
+    assert (p_of_excess(np.zeros(4, dtype=np.int64), rows) == 1.0).all()
+    assert (p_of_excess(rows, rows) > 0.3).all(), "all rows are no excess"
+
+
+def test_random_rows_are_in_excess_in_some_group_at_most_as_often_as_the_level_says():
+    generator = np.random.default_rng(8)
+    rows = generator.integers(1, 60, size=30)
+    of_row = np.repeat(np.arange(30), rows)
+    alarms = 0
+    for _ in range(1000):
+        chosen = generator.choice(of_row, size=50, replace=False)
+        found = np.bincount(chosen, minlength=30)
+        alarms += bool((30 * p_of_excess(found, rows) < 0.05).any())
+    assert alarms <= 50 + 3 * math.sqrt(50)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +112,49 @@ def test_results_name_the_most_extreme_rows_of_every_reason(job: Path) -> None:
     role, not_covered = found["not-covered"]
     assert role == "reference"
     assert all("id" not in row for row in not_covered)
+
+
+def test_it_says_which_labels_have_the_rows(tmp_path: Path, latentscale: Command) -> None:
+    """Of three labels and some rows without, one has all the copies; no other has its outliers."""
+    generator = np.random.default_rng(4)
+    rows = generator.normal(size=(180, 8)).astype("f4")
+    labels = np.array(["news", "mail", "code"])[np.arange(180) % 3]
+    labels[170:] = ""
+    (mail,) = np.nonzero(labels == "mail")
+    rows[mail[20:]] = rows[mail[0]] + generator.normal(size=(len(mail) - 20, 8)) * 1e-4
+    rows[[0, 1, 2]] *= 60
+    np.save(tmp_path / "c.npy", rows)
+    np.save(tmp_path / "labels.npy", labels)
+    ended = latentscale(
+        *("run", tmp_path / "c.npy", "--labels", tmp_path / "labels.npy", "-o", "group_by=labels"),
+        *("--measures", "duplicates,vendi", "--output", tmp_path / "jobs"),
+    )
+    assert ended.code == 0, ended.err
+    folder = next((tmp_path / "jobs").glob("c-*"))
+    results = read_job(str(folder)).results
+    near = next(each for each in results.rows or () if each.reason == "near-duplicates")
+    count = len(mail) - 20
+    assert [each.model_dump() for each in near.labels or ()] == [
+        {"label": "mail", "count": count, "rows": len(mail)}
+    ]
+    said = f"more than by chance in mail ({count} of {len(mail)} rows)"
+    assert f"near-duplicates: {said}" in ended.out.splitlines()
+    assert said in (folder / "report.html").read_text()
+    # The labels that were measured by themselves stand in a table, the largest first.
+    lines = [re.split(r" {2,}", line) for line in ended.out.splitlines()]
+    heading = lines.index(["label", "rows", "Near-duplicates", "Vendi score, cosine, order 1"])
+    assert [line[:2] for line in lines[heading + 1 : heading + 4]] == [
+        ["mail", "57"],
+        ["news", "57"],
+        ["code", "56"],
+    ]
+    shares = {line[0]: line[2] for line in lines[heading + 1 : heading + 4]}
+    assert shares["code"].startswith("0 ± ")
+    # All copies and the row that they repeat are near another one.
+    assert shares["mail"].startswith(f"{100 * (count + 1) / 57:.1f} ± ")
+    # Without a reference, too, rows that repeat others can go.
+    assert f"rows     latentscale rows {folder} --only near-duplicates" in ended.out
+    assert f"latentscale subset {folder} clean.zarr --without near-duplicates" in ended.out
 
 
 def test_conditions_columns_order_and_limit(job: Path, latentscale: Command) -> None:
