@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from latentscale_pipeline.compare.cells import format_notes, is_told_by_samples
 from latentscale_pipeline.compare.difference import ComparedScore
+from latentscale_pipeline.compare.expectations import label_scores
 from latentscale_pipeline.compare.jobs import Comparison
-from latentscale_pipeline.report.scores import full_title, title_apart
+from latentscale_pipeline.report.scores import full_title, report_of, title_apart
 from latentscale_pipeline.report.terminal_summary import headlines
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.scores import format_summarised
@@ -78,27 +79,40 @@ def side_by_side(
     """
     *jobs, usual = names
     known = [{_title(each.score): each for each in found.scores} for found in comparisons]
-    shown = dict.fromkeys(
-        _title(each.score)
+    shown = {
+        _title(each.score): each.score
         for found in comparisons
         for each in (found.scores if every_score else headline_scores(found))
-    )
+    }
+    for comparison, scores in zip(comparisons, known, strict=True):
+        scores |= _usual_shares(
+            comparison, [shown[title] for title in shown.keys() - scores.keys()]
+        )
 
     def written(score: Score | None) -> str:
         return "" if score is None else format_summarised(score, typeset=typeset)
 
     rows = []
     for title in shown:
-        found = [scores.get(title) for scores in known]
-        baseline = next(each.baseline for each in found if each is not None)
+        cells = [scores.get(title) for scores in known]
+        baseline = next(each.baseline for each in cells if each is not None)
         row = {"": title, usual: written(baseline)}
-        for name, each in zip(jobs, found, strict=True):
+        for name, each in zip(jobs, cells, strict=True):
             if each is not None:
                 by_samples = is_told_by_samples(each) or each.left_out
                 signs = [(MARK, each.significant), (SAMPLED, by_samples)]
                 row[name] = written(each.job) + "".join(sign for sign, is_so in signs if is_so)
         rows.append(row)
     return Columns([usual, *jobs], rows, len(set().union(*known)) - len(shown))
+
+
+def _usual_shares(found: Comparison, lacking: Sequence[Score]) -> dict[str, ComparedScore]:
+    """Return the shares of labels that a comparison doesn't have, as chance explains them."""
+    labels = [each.label for each in lacking if each.label and report_of(each.measure).of_labels]
+    if not labels:
+        return {}
+    shares = label_scores(labels, found.job, found.baseline)
+    return {_title(each.score): replace(each, expected=None, p=None) for each in shares}
 
 
 def explain_signs(columns: Columns) -> list[str]:

@@ -126,7 +126,7 @@ def _gates(entries: Sequence[Entry], failed: int) -> list[str]:
     said = f"{failed or 'None'} of {counted(len(entries), 'job')} failed {whose} gates."
     if last.failed:
         reason = printable(last.failures.partition("\n")[0])
-        return [f"{said} The last one failed: {reason}."]
+        return [f"{said} The last one failed{f': {reason}' if reason else ''}."]
     how = {True: "passed", False: "failed and was accepted", None: "had none"}
     return [f"{said} The last one {how[last.passed]}."]
 

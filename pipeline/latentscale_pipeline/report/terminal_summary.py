@@ -23,7 +23,6 @@ from latentscale_pipeline.report.verdict import (
     distance,
     format_verdict,
     found_and_usual,
-    sample_rows,
 )
 from latentscale_pipeline.results.model import (
     ExpectedRange,
@@ -48,7 +47,10 @@ WIDTH = 79
 NAMED = 3
 """Number of scores that a note names; the rest are counted."""
 
-FOUND = "of: rows that were counted; at: rows of each sample, the score is their mean"
+COUNTED, SAMPLED = (
+    "of: rows that were counted",
+    "at: rows of each sample, the score is their mean",
+)
 """What stands after a number that was found."""
 
 STRIP = 3
@@ -122,8 +124,10 @@ def format_evidence(
     yield from format_table(["", "found", "expected", " ", "p"], rows)
     if more := len(known) - len(shown):
         yield f"{counted(more, 'further score')}, at least as usual"
-    if sample_rows(shown):
-        yield FOUND
+    signs = {" of ": COUNTED, " at ": SAMPLED}
+    said = [text for sign, text in signs.items() if any(sign in row["found"] for row in rows)]
+    if SAMPLED in said:
+        yield "; ".join(said)
 
 
 def _strip(expected: ExpectedRange) -> str:

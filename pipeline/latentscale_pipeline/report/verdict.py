@@ -185,8 +185,8 @@ def clean_commands(results: Results, folder: str) -> list[str]:
 
 
 def _repeated(results: Results, listed: Mapping[tuple[str, str], str]) -> list[str]:
-    """Return the reason, at most one, for which many rows can go without a reference."""
-    if results.corpora.reference is not None:
+    """Return the reason, at most one, for which many rows can go where nothing is compared."""
+    if results.corpora.reference is not None or compared(results.scores):
         return []
     shares = {
         only: score.value or 0.0
@@ -250,12 +250,12 @@ def found_and_usual(
 ) -> tuple[str, str]:
     """Return what was found and what is expected, as text.
 
-    Counts say among how many rows, and other scores at how many if it isn't ``rows``.
+    Counts say among how many rows, and other scores of samples at how many if it isn't ``rows``.
     """
     found, usual = format_range(one.expected, one.score.unit, typeset=typeset)
     if one.score.unit == SHARE_OF_ROWS:
         found = f"{found} of {one.expected.rows:,}"
-    elif rows is not None and one.expected.rows != rows:
+    elif rows is not None and one.expected.rows != rows and not _is_value(one):
         found = f"{found} at {one.expected.rows:,}"
     return found, usual
 

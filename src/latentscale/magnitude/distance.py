@@ -87,6 +87,8 @@ def magnitude_distance(
     distinct = find_distinct(points)
     cut = len(vectors[0])
     apart = points.take(distinct.rows)
+    # Far from the origin, coordinates lose the digits that distances are made of.
+    apart = apart.about(apart.rows.mean(axis=0))
     sets = [
         np.bincount(distinct.group[some], minlength=len(apart)) > 0
         for some in (slice(cut), slice(cut, None))

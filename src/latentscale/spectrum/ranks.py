@@ -19,6 +19,17 @@ groups of rows, of :math:`\theta = H` or :math:`1 / PR`,
 
 where :math:`\theta_{(g)}` leaves out a group (Shao & Tu, The Jackknife and Bootstrap, 1995, section
 1.2). The same values give the sampling errors (:mod:`latentscale.sampling.jackknife`).
+
+What is taken off depends on how chance divides the rows. Leaving out a group changes the shares of
+all rows by :math:`\delta_- = -1 / (G - 1)` of what the group differs in, and counting it twice by
+:math:`\delta_+ = 1 / (G + 1)`. From both follows the part of second order of a group, the only one
+that a correction consists of,
+
+.. math:: Q_g = \frac{1}{\delta_- - \delta_+} \left( \frac{\theta_{(g)} - \theta}{\delta_-}
+          - \frac{\theta_{[g]} - \theta}{\delta_+} \right)
+
+with :math:`\theta_{[g]}` of all rows and the group again. The correction is the sum of :math:`Q_g
+/ G (G - 1)`, and varies as such a sum of independent values does.
 """
 
 from __future__ import annotations
@@ -38,8 +49,8 @@ from latentscale.sampling.jackknife import jackknife_error
 
 EPSILON = float(np.finfo(np.float64).eps)
 
-OTHER_GROUPS = 0.1
-"""Largest change of a correction by another choice of groups, in units of the correction."""
+OTHER_GROUPS = 3.0
+"""Largest change of a correction by another choice of groups, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +172,9 @@ def first_share(shares: Shares) -> Estimate:
     return _bracketed(value, value - reach, value + reach, 0.0, 1.0)
 
 
-def corrected_rank(value: float, left_out: Float64Array, most: float) -> Corrected:
+def corrected_rank(
+    value: float, left_out: Float64Array, twice: Float64Array, most: float
+) -> Corrected:
     """Return the effective rank without the part that falls with the number of rows.
 
     Parameters
@@ -170,6 +183,8 @@ def corrected_rank(value: float, left_out: Float64Array, most: float) -> Correct
         The effective rank of all rows.
     left_out : ndarray of float64, shape (G,)
         The same without each group.
+    twice : ndarray of float64, shape (G,)
+        The same with each group counted twice.
     most : float
         The number of dimensions.
 
@@ -178,10 +193,12 @@ def corrected_rank(value: float, left_out: Float64Array, most: float) -> Correct
     Corrected
         Its bracket holds what another choice of groups would give.
     """
-    return _corrected(value, left_out, most, np.log, np.exp)
+    return _corrected(value, left_out, twice, most, np.log, np.exp)
 
 
-def corrected_participation_ratio(value: float, left_out: Float64Array, most: float) -> Corrected:
+def corrected_participation_ratio(
+    value: float, left_out: Float64Array, twice: Float64Array, most: float
+) -> Corrected:
     """Return the participation ratio without the part that falls with the number of rows.
 
     Parameters are those of :func:`corrected_rank`.
@@ -190,27 +207,30 @@ def corrected_participation_ratio(value: float, left_out: Float64Array, most: fl
     def inverse(values: Float64Array) -> Float64Array:
         return np.asarray(1.0 / np.maximum(values, 1.0 / most))
 
-    return _corrected(value, left_out, most, inverse, inverse)
+    return _corrected(value, left_out, twice, most, inverse, inverse)
 
 
 def _corrected(
     value: float,
     left_out: Float64Array,
+    twice: Float64Array,
     most: float,
     scale: Callable[[Float64Array], Float64Array],
     back: Callable[[Float64Array], Float64Array],
 ) -> Corrected:
     groups = len(left_out)
-    whole, others = scale(np.array([value])), scale(left_out)
+    whole, others, doubled = scale(np.array([value])), scale(left_out), scale(twice)
     extrapolated = groups * whole - (groups - 1) * others.mean()
     found = float(np.clip(back(extrapolated), 1.0, most)[0])
-    reach = OTHER_GROUPS * abs(found - value)
-    estimate = Estimate(
-        found, max(1.0, found - reach), min(most, found + reach), "estimate", "jackknife"
-    )
+    less, more = -1.0 / (groups - 1), 1.0 / (groups + 1)
+    second = ((others - whole) / less - (doubled - whole) / more) / (less - more)
+    reach = OTHER_GROUPS * float(second.std(ddof=1)) / math.sqrt(groups) / (groups - 1)
+    low, high = np.sort(back(extrapolated + np.array([-reach, reach])))
+    ends = min(found, max(1.0, float(low))), max(found, min(most, float(high)))
+    estimate = Estimate(found, *ends, "estimate", "jackknife")
     # The slope from the scale back, by which errors are multiplied.
-    ends = back(whole + np.array([-1e-6, 1e-6]))
-    slope = abs(float(ends[1] - ends[0])) / 2e-6
+    beside = back(whole + np.array([-1e-6, 1e-6]))
+    slope = abs(float(beside[1] - beside[0])) / 2e-6
     return Corrected(estimate, slope * float(jackknife_error(others)))
 
 

@@ -30,10 +30,14 @@ Given = TypeVar("Given")
 Found = TypeVar("Found")
 
 CORRECTED = {
-    "effective rank": ("effective rank corrected", corrected_rank),
-    "participation ratio": ("participation ratio corrected", corrected_participation_ratio),
+    "effective rank": ("effective rank corrected", effective_rank, corrected_rank),
+    "participation ratio": (
+        "participation ratio corrected",
+        participation_ratio,
+        corrected_participation_ratio,
+    ),
 }
-"""The scores that few rows bias, with the names and functions of what is corrected for that."""
+"""The scores that few rows bias: the name of what is corrected for that, and how both are found."""
 
 MIN_ROWS = 40
 """Fewest rows that are divided into groups."""
@@ -95,7 +99,7 @@ def score_groups(groups: Sequence[GroupSums]) -> SpectrumScores:
 
     Notes
     -----
-    Costs two symmetric eigenvalue problems of d by d for each group and for all rows.
+    Costs three symmetric eigenvalue problems of d by d for each group, and two for all rows.
     """
     whole = merge_sums(groups)
     variances = _attempt(variance_shares, whole.moments)
@@ -104,9 +108,15 @@ def score_groups(groups: Sequence[GroupSums]) -> SpectrumScores:
         _score(each, _attempt(variance_shares, each.moments))
         for each in (leave_each_out(groups, merge_sums) if groups[1:] else ())
     ]
+    twice = [
+        variances
+        if isinstance(variances, str)
+        else _attempt(variance_shares, merge_row_moments([whole.moments, each.moments]))
+        for each in (groups if groups[1:] else ())
+    ]
     scored: dict[str, Scored | str] = {}
     for name, own in found.items():
-        corrected, correct = CORRECTED.get(name, ("", None))
+        corrected, score, correct = CORRECTED.get(name, ("", None, None))
         if isinstance(own, str):
             scored |= {each: own for each in (name, corrected) if each}
             continue
@@ -114,11 +124,13 @@ def score_groups(groups: Sequence[GroupSums]) -> SpectrumScores:
         values = np.array(left_out)
         known = len(values) == len(others) > 1
         scored[name] = Scored(own, float(jackknife_error(values)) if known else None)
-        if correct is None:
+        if score is None or correct is None:
             continue
         scored[corrected] = NO_GROUPS
-        if known:
-            better = correct(own.value, values, float(whole.moments.dimension))
+        doubled = [_attempt(score, each) for each in twice]
+        again = np.array([each.value for each in doubled if isinstance(each, Estimate)])
+        if known and len(again) == len(values):
+            better = correct(own.value, values, again, float(whole.moments.dimension))
             scored[corrected] = Scored(better.estimate, better.sampling_error)
     shares = np.empty(0) if isinstance(variances, str) else variances.values
     return SpectrumScores(scored, whole, shares)

@@ -57,6 +57,17 @@ def test_properties() -> None:
     assert far.estimate.value == pytest.approx(50 + 60 - 7)
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+def test_it_does_not_depend_on_the_origin(metric: str) -> None:
+    """Whole coordinates stay exact wherever the rows are, and so do their distances."""
+    rng = np.random.default_rng(0)
+    first, second = (rng.integers(-40, 40, size=(n, 5)).astype("f4") for n in (60, 50))
+    here = magnitude_distance(first, second, metric, 0.02).estimate
+    far = magnitude_distance(first + 1e5, second + 1e5, metric, 0.02).estimate
+    assert far.value == pytest.approx(here.value, rel=1e-12)
+    assert far.upper - far.lower < 3 * (here.upper - here.lower) < 1e-6
+
+
 def test_it_sees_a_shift_that_keeps_the_magnitude() -> None:
     first, second = clusters(3, 200), clusters(4, 200)
     same, moved = (

@@ -440,6 +440,9 @@ def test_a_job_whose_gates_failed_sets_no_limits(tmp_path: Path, latentscale: Co
     picked = pick_baseline(registry, "latest")
     assert picked is not None
     assert picked.job == job.job
+    page = tmp_path / "trends.html"
+    assert latentscale("history", "plot", history, "--output", page).code == 0
+    assert "1 of 2 jobs failed its gates. The last one failed.</p>" in page.read_text()
 
 
 def test_an_entry_of_an_earlier_version_has_no_verdict() -> None:

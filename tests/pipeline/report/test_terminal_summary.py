@@ -61,6 +61,23 @@ def test_scores_that_corpora_of_other_sizes_change_are_marked() -> None:
     assert sampled in summary(results)
 
 
+def test_only_scores_of_samples_say_of_how_many_rows() -> None:
+    """Where corpora are compared as wholes, no number is a mean over samples."""
+    results = example_results()
+    results["verdict"] = {"value": "differs", "reason": "It differs.", "compared": 20}
+    usual = {"rows": 896, "centre": 2.0, "lower": 1.0, "upper": 3.0, "z": 9.0}
+    usual |= {"p": 1e-6, "p_adjusted": 1e-5, "smallest_found": 1.0}
+    sampled = "at: rows of each sample, the score is their mean"
+    for score in results["scores"]:
+        score["expected"] = {**usual, "found": score["value"]}
+    lines = summary(results)
+    assert not any(" at 896 " in line or sampled in line for line in lines)
+    for score in results["scores"]:
+        score["expected"] = {**usual, "rows": 100, "found": score["value"] + 0.5}
+    assert any(" at 100 " in line for line in summary(results))
+    assert any(line.endswith(sampled) for line in summary(results))
+
+
 def test_rows_that_repeat_earlier_ones_are_counted_as_such() -> None:
     results = example_results()
     results["corpora"]["corpus"]["duplicates"] = 60

@@ -35,8 +35,9 @@ MAX_ROWS, MIN_ROWS = 2000, 100
 OTHER_DIMENSIONS = "corpus and reference have different dimensions"
 
 SINGULAR = (
-    "the similarity matrix isn't safely positive definite, as rows are nearly equal at this scale; "
-    "set a larger measures.magnitude.distance_scale"
+    "the similarity matrix isn't safely positive definite, as rows are nearly equal at this scale, "
+    "or so far from the others that rounding hides small distances; set a larger "
+    "measures.magnitude.distance_scale, or leave the far rows out"
 )
 
 

@@ -31,9 +31,8 @@ SHARDS_PER_TASK = 8
 ROW_OPERATIONS = CONVERSION_OPERATIONS + 10.0
 """Elementwise operations of a coordinate: conversion, deviation, length and direction."""
 
-EIGENVALUES = 2.0 * 4.0
-"""Multiply-adds of the two eigenvalue problems of a group, in units of d³; the half of each is
-bound by memory."""
+EIGENVALUES = 4.0
+"""Multiply-adds of an eigenvalue problem, in units of d³; the half of each is bound by memory."""
 
 
 def plan_spectrum(facts: JobFacts) -> list[Stage]:
@@ -61,6 +60,7 @@ def _stage(corpus: CorpusFacts, role: Role, seed: int, groups: int) -> Stage:
     matrix, shards = 8 * corpus.d**2, max(SHARDS_PER_TASK, -(-corpus.shards // MAX_TASKS))
     parts = -(-corpus.shards // shards)
     held = groups * (matrix + 8 * BINS)
+    problems = 2 + (3 * groups if groups > 1 else 0)
     return Stage(
         name=stage_name(role),
         work=sum_groups,
@@ -80,7 +80,7 @@ def _stage(corpus: CorpusFacts, role: Role, seed: int, groups: int) -> Stage:
             exchanged_bytes=parts * held,
             result_bytes=8 * (corpus.d + BINS) + RESULT_BYTES,
             float64_multiply_adds=float(corpus.n) * corpus.d**2 / 2
-            + (groups + 2) * EIGENVALUES * float(corpus.d) ** 3,
+            + problems * EIGENVALUES * float(corpus.d) ** 3,
             elementwise_operations=ROW_OPERATIONS * corpus.n * corpus.d,
             method="moments",
             why=f"sums over the rows, in {groups} groups" if groups > 1 else "sums over the rows",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from latentscale_pipeline.compare.columns import side_by_side
 from latentscale_pipeline.compare.gate_checks import check_gates
 from latentscale_pipeline.compare.gates import gates_of
 from latentscale_pipeline.compare.jobs import compare
@@ -178,6 +179,22 @@ def test_a_label_that_a_gate_names_is_judged_alone(others: int) -> None:
     assert failed(measure="label_shares")
     assert not failed(measure="label_shares", p_below=0.001)
     assert not failed(measure="label_shares", label="l05")
+
+
+def test_several_jobs_show_a_label_that_is_unusual_in_one_of_them() -> None:
+    """The others have it too, and an empty cell would say that they hadn't."""
+
+    def finished(name: str, **counts: int) -> Any:
+        part = [{"label": label, "rows": n} for label, n in counts.items()]
+        measures = {"label_shares": {"labels": part, "few": 0, "few_labels": {}}}
+        return job(row(1.0), measures=measures, n=600, name=name)
+
+    usual = finished("release", owl=200, dog=200, cat=200)
+    jobs = [finished("a", owl=10, dog=300, cat=290), finished("b", owl=204, dog=198, cat=198)]
+    columns = side_by_side([compare(each, usual) for each in jobs], ["a", "b", "release"])
+    (owl,) = (cells for cells in columns.rows if "owl" in cells[""])
+    assert [owl[name].partition(" ")[0] for name in columns.names] == ["33.3", "1.67", "34.0"]
+    assert ("*" in owl["a"], "*" in owl["b"]) == (True, False)
 
 
 def test_a_gate_on_any_label_asks_whether_it_differs_from_the_reference(
