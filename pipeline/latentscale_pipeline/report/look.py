@@ -145,6 +145,8 @@ def _often_in(found: RowsToLookAt) -> str:
 def _shown(reason: RowFilter, row: RowToLookAt) -> ShownRow:
     other = _name(row.other, row.other_id)
     said = reason.said_if_equal if row.distance == 0 and reason.said_if_equal else reason.said
+    if row.stays is not None or row.stays_id is not None:
+        said += f"; {_name(row.stays, row.stays_id)} stays".replace("{", "{{").replace("}", "}}")
     name = _name(row.row, row.id)
     return ShownRow(
         name=f"reference {name}" if reason.of == "reference" else name,

@@ -193,6 +193,7 @@ def _repeated(results: Results, listed: Mapping[tuple[str, str], str]) -> list[s
         for score in results.scores
         for only in [listed.get((score.measure, score.score), "")]
         if only and ROW_FILTERS[only].stays and score.label is None
+        if ROW_FILTERS[only].part_of or (score.value or 0.0) < MOST
     }
     many = [only for only, share in shares.items() if share >= WORTH_CLEANING]
     # Where the rows of a part are nearly all, the part is the plainer reason.

@@ -349,6 +349,10 @@ class RowToLookAt(Part):
     """Id of the other row, if its corpus has ids."""
     distance: Absent[NonNegativeFloat] = None
     """Distance of the two; absent if they are equal."""
+    stays: Absent[Count] = None
+    """Number of the row that stays in its place if it isn't the other one; absent with ids."""
+    stays_id: Absent[str] = None
+    """Id of this row, if the corpus has ids."""
     text: Absent[str] = None
     """The beginning of its text, if the corpus has texts."""
     other_text: Absent[str] = None

@@ -96,13 +96,18 @@ def _described(rows: JobRows, wanted: RowFilter, numbers: Int64Array) -> list[Ro
     about = [name for name in TEXTS if name in rows.names]
     distance = [wanted.distance] if wanted.distance in rows.columns else []
     other_text = f"{wanted.other}{OTHER_TEXT}"
-    columns = ["row", *about, wanted.other, other_text, *distance]
+    stays = [wanted.stays] if wanted.stays not in {"", wanted.other} else []
+    columns = ["row", *about, wanted.other, other_text, *distance, *stays]
     described = []
     for table in read_tables(rows, numbers, columns):
         others, other_texts = table.pop(wanted.other), table.pop(other_text)
+        kept = table.pop(wanted.stays) if stays else others
         fields = {"distance" if name in distance else name: table[name] for name in table}
-        for place, (value, text) in enumerate(zip(others, other_texts, strict=True)):
+        for place, (value, text, stay) in enumerate(zip(others, other_texts, kept, strict=True)):
             own = {name: values[place] for name, values in fields.items()}
-            key = "other_id" if isinstance(value, str) else "other"
-            described.append(RowToLookAt(**own, **{key: value}, other_text=text))
+            suffix = "_id" if isinstance(value, str) else ""
+            own[f"other{suffix}"] = value
+            if stay != value:
+                own[f"stays{suffix}"] = stay
+            described.append(RowToLookAt(**own, other_text=text))
     return described

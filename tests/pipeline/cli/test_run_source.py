@@ -199,7 +199,7 @@ def test_corrected_ids_are_those_of_the_results(latentscale: Command, rows: np.n
             "run", "vectors.npy", "--ids", f"{name}.txt", "--measures", "duplicates", *SERIAL
         )
         assert ended.code == 0, ended.err
-        assert " near-duplicates can go: an earlier row, which stays, is nearly" in ended.out
+        assert " near-duplicates can go: an earlier row, which stays, lies within" in ended.out
         job = ended.out.split("report   ")[1].split("/report.html")[0]
         found = json.loads(latentscale("rows", job, "--only", "exact-duplicates", "--json").out)
         assert found == {"row": 7, "id": f"{name} 7", "duplicate_of": f"{name} 3"}

@@ -157,6 +157,50 @@ def test_it_says_which_labels_have_the_rows(tmp_path: Path, latentscale: Command
     assert f"latentscale subset {folder} clean.zarr --without near-duplicates" in ended.out
 
 
+def test_it_says_which_row_stays_if_that_is_not_the_nearest(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    """Rows 8 and 9 are nearest to each other, and both go for row 2."""
+    rows = np.random.default_rng(2).normal(size=(40, 6)).astype("f4")
+    rows[[8, 9]] = rows[2] + np.array([[0.02] * 6, [0.021] * 6])
+    np.save(tmp_path / "c.npy", rows)
+    ended = latentscale(
+        *("run", tmp_path / "c.npy", "--measures", "duplicates", "--output", tmp_path / "jobs"),
+        *("-o", "measures.duplicates={metric: euclidean, within: 0.1}"),
+    )
+    assert ended.code == 0, ended.err
+    folder = next((tmp_path / "jobs").glob("c-*"))
+    (near,) = (
+        each
+        for each in read_job(str(folder)).results.rows or ()
+        if each.reason == "near-duplicates"
+    )
+    assert {(each.row, each.other, each.stays) for each in near.rows} == {(8, 9, 2), (9, 8, 2)}
+    page = (folder / "report.html").read_text()
+    assert "nearly the same as row 9; row 2 stays" in page
+    assert "lies within 0.1 (euclidean)" in ended.out
+
+
+def test_dense_rows_are_not_called_copies(tmp_path: Path, latentscale: Command) -> None:
+    """Most rows of few dimensions have one nearby; a corpus of copies looks otherwise."""
+    generator = np.random.default_rng(0)
+    dense = generator.normal(size=(4, 8))[generator.integers(4, size=300)] * 3
+    dense += 0.7 * generator.normal(size=(300, 8))
+    copies = generator.normal(size=(60, 8))[generator.integers(60, size=300)]
+    copies += 1e-3 * generator.normal(size=(300, 8))
+    coarse = "a smaller measures.duplicates.within tells these apart"
+    for name, rows in (("dense", dense), ("copies", copies)):
+        np.save(tmp_path / f"{name}.npy", rows.astype("f4"))
+        ended = latentscale(
+            *("run", tmp_path / f"{name}.npy", "--measures", "duplicates"),
+            *("--output", tmp_path / "jobs"),
+        )
+        assert ended.code == 0, ended.err
+        assert (coarse in ended.out) == (name == "dense")
+        assert (" can go: an earlier row" in ended.out) == (name == "copies")
+        assert "--without near-duplicates" not in ended.out
+
+
 def test_conditions_columns_order_and_limit(job: Path, latentscale: Command) -> None:
     kept = lines(
         latentscale(

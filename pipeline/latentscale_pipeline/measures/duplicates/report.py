@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.duplicates.results import (
     DuplicatesResults,
@@ -26,6 +28,12 @@ from latentscale_pipeline.views.figure import (
     Style,
 )
 from latentscale_pipeline.views.formatting import format_number, printable
+
+DENSE = 0.5
+"""Share of rows with one nearby from which on a corpus may be dense."""
+
+COPIES = 0.25
+"""Distance up to which most copies lie, in units of the distance within which rows are near."""
 
 
 class DuplicatesReport(MeasureReport):
@@ -64,10 +72,16 @@ class DuplicatesReport(MeasureReport):
         """Say how many of the near-duplicates may go: not those that stay for others."""
         part = found.corpus
         said = []
-        if part.covered:
+        within = f"{format_number(found.within)} ({found.metric})"
+        if _are_dense(found):
+            said.append(
+                f"most rows lie within {within} of another one, and few of them are copies: a "
+                "smaller measures.duplicates.within tells these apart"
+            )
+        elif part.covered:
             said.append(
                 f"{part.covered:,} of {part.near_duplicates:,} near-duplicates can go: an earlier "
-                "row, which stays, is nearly the same"
+                f"row, which stays, lies within {within}"
             )
         for name, far in _far_rows(found.pair):
             if far.checked < far.beyond:
@@ -97,6 +111,16 @@ _COUNTED = {
     "nearly the same as another row": "near_duplicates",
     "covered by a row that stays": "covered",
 }
+
+
+def _are_dense(found: DuplicatesResults) -> bool:
+    """Return whether most rows have one nearby, and these aren't as near as copies are."""
+    part, counted = found.corpus, found.own_distances
+    if counted is None or part.near_duplicates < DENSE * part.rows:
+        return False
+    below = np.cumsum(counted.corpus)
+    median = int(np.searchsorted(below, part.near_duplicates / part.rows * below[-1] / 2))
+    return (counted.edges[median] + counted.edges[median + 1]) / 2 > COPIES * found.within
 
 
 def _draw_own(found: DuplicatesResults) -> Figure | None:
