@@ -64,15 +64,23 @@ def add(registry: str, jobs: tuple[str, ...], tag: str | None, failed: bool) -> 
         raise BadInput(
             f"{known.store.url}: this is a job, not a history; name the folder of the history first"
         )
+    kept = []
     for url in jobs:
         entry = make_entry(read_job(url), passed=False if failed else None)
         added = known.add(entry)
-        place = printable(shlex.quote(known.store.url))
-        also = f"; to mark it failed, use latentscale history reject {place} {entry.job}"
-        click.echo(f"{entry.job}: {'added' if added else 'was there already' + also * failed}")
+        click.echo(f"{entry.job}: {'added' if added else 'was there already'}")
+        kept += [] if added else [entry.job]
         if tag is not None and url == jobs[-1]:
             known.tag(tag, entry.job)
             click.echo(f"{entry.job}: tagged {tag}")
+    stored = known.entries() if failed and kept else []
+    for entry in stored:
+        if entry.job in kept and entry.is_usual:
+            place = printable(shlex.quote(known.store.url))
+            raise BadInput(
+                f"{entry.job} was registered before, and not as failed; latentscale history reject "
+                f"{place} {entry.job} --reason WHY takes it out of baselines and limits"
+            )
 
 
 @history.command(no_args_is_help=True)

@@ -122,7 +122,9 @@ def _show_table(corpus: Corpus, described: dict[str, Any]) -> None:
         "with": ", ".join(described["arrays"]) or "no ids, labels or weights",
         "zero rows": _counted(zero["count"], zero["first"]),
         **({"repeated ids": _counted(**repeated)} if repeated else {}),
-        "dropped rows": _counted(dropped["count"], next(iter(dropped["rows"]), None)),
+        "dropped rows": _counted(
+            dropped["count"], next(iter(dropped["rows"]), None), " of the sources"
+        ),
         "sources": "\n".join(_sources(described["sources"])),
         "created": f"{corpus.manifest.created} by latentscale {corpus.manifest.version}",
     }
@@ -141,8 +143,8 @@ def _print_table(heading: str, lines: Mapping[str, str]) -> None:
     console.print(table)
 
 
-def _counted(count: int, first: int | None) -> str:
-    return f"{count:,}, the first at {first}" if count else "none"
+def _counted(count: int, first: int | None, of: str = "") -> str:
+    return f"{count:,}, the first at {first}{of}" if count else "none"
 
 
 def _sources(sources: list[dict[str, Any]]) -> list[str]:

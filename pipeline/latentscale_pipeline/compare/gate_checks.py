@@ -169,6 +169,8 @@ def check_gates(
             daily = _of_every_day(selected, place)
             drifted, remark = _drifts(gate.drift, daily, comparison.job, earlier)
             failures += drifted
+            others = [getattr(gate, name) for name in LIMITS]
+            selected = daily if {gate.p_below, *others} == {None} else selected
         failures.sort(key=lambda failure: -failure.excess)
         results.append(GateResult(gate, selected, tuple(failures), remark))
     return tuple(results)

@@ -281,7 +281,12 @@ def test_the_commands(tmp_path: Path, latentscale: Command) -> None:
     again = latentscale("history", "add", history, tmp_path / "first")
     assert again.out == "first-1a2b3c4d: was there already\n"
     failed = latentscale("history", "add", history, tmp_path / "first", "--failed")
-    assert f"use latentscale history reject {history} first-1a2b3c4d" in failed.out
+    assert failed.code == 2
+    assert f"latentscale history reject {history} first-1a2b3c4d --reason WHY" in failed.err
+    rejected = latentscale("history", "reject", history, "first-1a2b3c4d", "--reason", "a test")
+    assert rejected.code == 0
+    assert latentscale("history", "add", history, tmp_path / "first", "--failed").code == 0
+    assert latentscale("history", "reject", history, "first-1a2b3c4d", "--undo").code == 0
     inside = latentscale("history", "add", tmp_path / "first", tmp_path / "second")
     assert inside.code == 2
     assert "this is a job, not a history; name the folder of the history first" in inside.err

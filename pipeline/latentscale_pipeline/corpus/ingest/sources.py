@@ -149,6 +149,14 @@ class Sources:
             and field.dtype.kind in KINDS
         )[:SUGGESTED]
 
+    @property
+    def unused_weights(self) -> str | None:
+        """A field of the first source that is called weights, if it has none."""
+        first = self.items[0]
+        names = {field.name for field in first.container.fields if field.shape == (first.rows,)}
+        found = sorted(names & {"weight", "weights"})
+        return found[0] if found and "weights" not in first.columns else None
+
 
 @dataclass(frozen=True)
 class FieldChoice:
@@ -195,6 +203,8 @@ def describe_sources(sources: Sources) -> Iterator[str]:
         yield f"left out: {', '.join(sources.left_out)}"
     if candidates := sources.unused_labels:
         yield f"no labels; --labels-column takes a column as labels: {', '.join(candidates)}"
+    if candidate := sources.unused_weights:
+        yield f"no weights; ingest --weights-column takes a column as weights: {candidate}"
     wide = {str(source.dtype) for source in sources.items if not _is_kept(source.dtype)}
     if wide:
         yield f"{', '.join(sorted(wide))} is rounded to float32, to 7 digits"

@@ -179,6 +179,11 @@ def test_what_was_taken_left_out_and_rounded_is_said(
         "ingest: left out: note",
         "ingest: float64 is rounded to float32, to 7 digits",
     ]
+    weighed = lines(tmp_path / "w.jsonl", id=IDS, weights=[0.5] * N)
+    assert (
+        "ingest: no weights; ingest --weights-column takes a column as weights: weights"
+        in latentscale("ingest", weighed, tmp_path / "w.zarr").err.splitlines()
+    )
     none = ("--ids-column", "", "--labels-column", "", "--texts-column", "", "--overwrite")
     ended = latentscale("ingest", source, tmp_path / "c.zarr", *none)
     assert ended.err.splitlines()[:2] == [

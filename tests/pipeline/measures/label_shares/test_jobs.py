@@ -124,7 +124,7 @@ def test_drift_counts_the_jobs_before_whatever_is_unusual_today(
         return latentscale(*command, "--history", tmp_path / "h")
 
     whole = drifts()
-    assert "2 earlier jobs" in whole.out + whole.err
+    assert "(2 scores, 2 earlier jobs" in whole.out + whole.err
     # Other limits of the gate hold for the shares, too.
     cut = drifts(of="corpus", max_drop=0.3)
     assert (cut.code, "label prose) (corpus) fell by" in cut.err) == (1, True), cut.err
