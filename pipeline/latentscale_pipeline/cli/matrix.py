@@ -20,14 +20,15 @@ from latentscale_pipeline.cli.job_arguments import (
     name_of,
     read_job,
 )
-from latentscale_pipeline.cli.options import QUIET, taking
-from latentscale_pipeline.cli.run import ended_by_signals, plan_job, run_plan
+from latentscale_pipeline.cli.options import ON_INVALID, QUIET, taking
+from latentscale_pipeline.cli.run import ended_by_signals, ingest_given, plan_job, run_plan
 from latentscale_pipeline.compare.matrix import Matrix, Places, format_csv, format_json
 from latentscale_pipeline.compare.matrix_report import matrix_lines, matrix_report
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import Plan, measure_sections
 from latentscale_pipeline.jobs.shared_scales import read_scales
+from latentscale_pipeline.jobs.sources import SOURCE_NAMES, SourceChoice
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.html import format_html
 from latentscale_pipeline.storage.canonical import digest, slug
@@ -45,8 +46,12 @@ _NAMED = re.compile(r"([^=/\\:]+)=(.+)")
 @click.command(no_args_is_help=True)
 @click.argument("given", metavar="[NAME=]SOURCE...", nargs=-1, required=True)
 @taking(*SETTINGS_OPTIONS)
+@click.option("--vectors", metavar="NAME", help="Column or array with the vectors.")
+@click.option("--ids-column", metavar="NAME", help="Column with the ids.")
+@click.option("--labels-column", metavar="NAME", help="Column with the labels.")
+@click.option("--texts-column", metavar="NAME", help="Column with the texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print matrix.json.")
-@taking(QUIET)
+@taking(ON_INVALID, QUIET)
 def matrix(
     given: tuple[str, ...], name: str | None, as_json: bool, quiet: bool, **settings: Any
 ) -> None:
@@ -59,6 +64,7 @@ def matrix(
     matrices, with a tree of the corpora. The folder NAME-matrix-… below --output then holds
     report.html, matrix.json and matrix.csv, which has all scores of every two; NAME is corpora
     without --name. A source is named after its file or folder, unless NAME= stands before it.
+    Columns, and what is done with invalid rows, are the same for all sources.
 
     Without -o sampling.method=auto there are no verdicts and no expected ranges, which every job
     would draw samples for.
@@ -70,8 +76,9 @@ def matrix(
     """
     sources = _named(given)
     name = name or "corpora"
+    read = {key: settings.pop(key, None) for key in SOURCE_NAMES}
     with ended_by_signals():
-        plans, jobs = _run(sources, name, settings, quiet)
+        plans, jobs = _run(sources, name, settings, SourceChoice.of(read), quiet)
         for plan in plans:  # the temporary data that jobs took from each other can go
             run_plan(plan, quiet=True, verbose=False)
     found = Matrix(list(sources), jobs)
@@ -134,10 +141,15 @@ def _name(given: str) -> tuple[str, str]:
 
 
 def _run(
-    sources: Mapping[str, str], name: str, settings: Mapping[str, Any], quiet: bool
+    sources: Mapping[str, str],
+    name: str,
+    settings: Mapping[str, Any],
+    choice: SourceChoice,
+    quiet: bool,
 ) -> tuple[list[Plan], dict[Places, FinishedJob]]:
     """Run the job of every two sources; return the plans, and the finished jobs by places."""
     names, found, plans = list(sources), dict[Places, FinishedJob](), list[Plan]()
+    told = set[int]()
     overrides = ["sampling.method=none", *settings["overrides"]]
     scaled = any(override.startswith("scales_from=") for override in overrides)
 
@@ -149,8 +161,12 @@ def _run(
             **{key: value for key, value in settings.items() if key != "overrides"},
             name=f"{name}-{names[one]}-{names[other]}"[:NAME_LENGTH],
         )
+        known = quiet or {one, other} <= told
+        told.update({one, other})
         with _of_both(names[one], names[other]):
-            return plan_job(config, allow_code=False, quiet=quiet)
+            if choice.corpus:
+                config = ingest_given(config, choice.sources_of(config), quiet=known)
+            return plan_job(config, allow_code=False, quiet=known)
 
     unnamed = settings["measures"] is None and settings["preset"] is None
     paired = settings["pair"] is not None

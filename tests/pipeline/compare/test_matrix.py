@@ -251,6 +251,30 @@ def test_corpora_of_other_dimensions_and_sizes_are_compared_where_that_is_possib
     assert "The sampling error of Intrinsic distance (IMD) isn't known here" in ended.out
 
 
+def test_columns_and_invalid_rows_are_those_of_all_sources(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    pa, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    generator, sources = np.random.default_rng(0), []
+    for number, name in enumerate(("a", "b")):
+        rows = generator.normal(loc=number, size=(120, 6)).astype("f4")
+        np.save(tmp_path / f"{name}.npy", rows[1:])
+        rows[0] = np.nan
+        table = pa.table({"vector": list(rows), "other": list(rows[:, :3])})
+        parquet.write_table(table, tmp_path / f"{name}.parquet")
+        sources.append(tmp_path / f"{name}.parquet")
+    usual = ("--measures", "mmd", "--output", tmp_path / "jobs", "--json")
+    plain = json.loads(latentscale("matrix", tmp_path / "a.npy", tmp_path / "b.npy", *usual).out)
+    ambiguous = latentscale("matrix", *sources, *usual)
+    assert ambiguous.code == 2
+    assert "name one with --vectors" in ambiguous.err
+    read = ("--vectors", "vector", "--on-invalid", "drop")
+    found = latentscale("matrix", *sources, *read, *usual)
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["matrices"] == plain["matrices"]
+    assert found.err.count("1 row of the corpus left out") == 1
+
+
 def test_a_corpus_without_a_scale_leaves_gaps(tmp_path: Path, latentscale: Command) -> None:
     first, second, *_ = save(tmp_path, n=60)
     flat = tmp_path / "lang=flat.npy"  # a file whose name isn't NAME=SOURCE
