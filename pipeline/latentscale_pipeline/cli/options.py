@@ -67,7 +67,8 @@ SELECTION = (
     click.option("--label", "labels", multiple=True, help="Rows of this label; may be repeated."),
     click.option("--where", help="Rows for which a condition holds, such as \"labels == 'en'\"."),
     click.option(
-        "--table", help="Files with more columns for --where, one row per row of the corpus."
+        "--table",
+        help="Files with more columns for --where, one row per row of the corpus or its sources.",
     ),
     click.option(
         "--rows", "job", metavar="JOB", help="A finished job whose columns --where may name."

@@ -362,6 +362,11 @@ class Corpus:
         """Whether rows of the sources were left out, so that later ones have other numbers."""
         return bool(self.manifest.dropped.count or self.excluded_rows)
 
+    @property
+    def source_count(self) -> int:
+        """Number of rows of the sources, those left out included."""
+        return self.n + self.excluded_rows + self.manifest.dropped.count
+
     def source_rows(self, rows: Int64Array) -> Int64Array:
         """Return the numbers of rows among all rows of the sources, those left out included."""
         dropped, stored = self.dropped_rows(), self.stored_rows(rows)

@@ -146,7 +146,8 @@ def _column(
 def _of_table(corpus: Corpus, name: str, table: str) -> tuple[npt.NDArray[Any], BoolArray]:
     """Return a column of a table's files, and which of its values are missing.
 
-    Cells of text files are read as they are written, and are numbers if all of them are.
+    The table has a row for each row of the corpus, or for each of its sources. Cells of text files
+    are read as they are written, and are numbers if all of them are.
     """
     where = strip_credentials(table)
     blocks: list[npt.NDArray[Any]] = []
@@ -167,21 +168,25 @@ def _of_table(corpus: Corpus, name: str, table: str) -> tuple[npt.NDArray[Any], 
             values, missing = _without_texts(block, dtype, container.locate(field))
             blocks.append(values)
             nulls.append(missing)
-    rows = sum(map(len, blocks))
-    if rows != corpus.n:
+    rows, of_sources = sum(map(len, blocks)), corpus.source_count
+    if rows not in (corpus.n, of_sources):
+        also = f", and its sources {of_sources}" if of_sources != corpus.n else ""
         raise BadInput(
-            f"{where}: the table has {rows} rows, but {corpus.url} has {corpus.n}; give one row "
-            "for each, in the same order"
+            f"{where}: the table has {rows} rows, but {corpus.url} has {corpus.n}{also}; give one "
+            "row for each, in the same order"
         )
     if len({block.dtype.kind == "T" for block in blocks}) > 1:
         raise BadInput(f"{where}: its {name} is text in one file and numbers in another; fix it")
-    column = np.concatenate(blocks)
+    column, null = np.concatenate(blocks), np.concatenate(nulls)
+    if rows != corpus.n:
+        kept = corpus.source_rows(np.arange(corpus.n))
+        column, null = column[kept], null[kept]
     if as_numbers:
         return _numbers(column)
     if column.dtype.kind != "S":
-        return column, np.concatenate(nulls)
+        return column, null
     try:
-        return np.char.decode(column, "utf-8").astype(STRINGS), np.concatenate(nulls)
+        return np.char.decode(column, "utf-8").astype(STRINGS), null
     except UnicodeDecodeError:
         raise BadInput(f"{where}: its {name} isn't UTF-8; convert the file") from None
 

@@ -190,6 +190,18 @@ def test_rows_of_a_job_without_some_shards_are_those_that_it_counts(
     assert table["source_row"] == kept[1020:1030].tolist()
     assert table["ids"] == [f"id{i}" for i in kept[1020:1030]]
     np.testing.assert_array_equal(np.array(table["vector"], "f4"), rows[kept[1020:1030]])
+    # A table of the sources has all of their rows, or a row for each of the corpus.
+    stored = np.delete(np.arange(4000), 2)
+    for name, numbers in (("whole", np.arange(4000)), ("own", stored)):
+        marked = np.isin(numbers, [1, 3, 1500])
+        pa.parquet.write_table(pa.table({"mark": marked}), tmp_path / f"{name}.parquet")
+        chosen = ("--table", tmp_path / f"{name}.parquet", "--where", "mark", "--overwrite")
+        ended = latentscale("export", corpus, tmp_path / "marked.npy", *chosen)
+        assert ended.code == 0, ended.err
+        np.testing.assert_array_equal(np.load(tmp_path / "marked.npy"), rows[[1, 3, 1500]])
+    pa.parquet.write_table(pa.table({"mark": marked[1:]}), tmp_path / "own.parquet")
+    refused = latentscale("export", corpus, tmp_path / "marked.npy", *chosen)
+    assert "has 3999, and its sources 4000; give one row for each" in refused.err
     named = latentscale("subset", job, tmp_path / "part.zarr", "--where", "id == 'id1300'")
     assert named.code == 0, named.err
     part = open_corpus(str(tmp_path / "part.zarr"))
