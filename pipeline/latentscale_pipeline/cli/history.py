@@ -79,7 +79,7 @@ def add(registry: str, jobs: tuple[str, ...], tag: str | None, failed: bool) -> 
             place = printable(shlex.quote(known.store.url))
             raise BadInput(
                 f"{entry.job} was registered before, and not as failed; latentscale history reject "
-                f"{place} {entry.job} --reason WHY takes it out of baselines and limits"
+                f"{place} {entry.job} --reason WHY does that"
             )
 
 

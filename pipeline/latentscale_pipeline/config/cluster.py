@@ -17,12 +17,16 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     PositiveInt,
     StrictStr,
     WithJsonSchema,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
+from latentscale_pipeline.config.attribute_docstrings import describe_properties
 from latentscale_pipeline.config.sizes import Bytes
 
 MIN_MEMORY = 2**30
@@ -106,9 +110,15 @@ Quantity = Annotated[
 class Closed(BaseModel):
     """A part of the configuration. Unknown keys are refused, and values can't be changed."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        reference = handler(core_schema)
+        describe_properties(cls, handler.resolve_ref_schema(reference))
+        return reference
 
     @model_validator(mode="before")
     @classmethod

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from latentscale_pipeline.config.attribute_docstrings import attribute_docstrings
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.sizes import format_size
 
@@ -56,7 +57,7 @@ def _section(model: BaseModel, values: Mapping[str, Any], indent: str) -> Iterat
 
 def _comment(model: BaseModel, key: str, indent: str) -> list[str]:
     """Return the first sentence of a key's description."""
-    described = " ".join((type(model).model_fields[key].description or "").split())
+    described = " ".join(attribute_docstrings(type(model)).get(key, "").split())
     sentence = re.split(r"(?<=[.;]) ", described.replace("`", ""))[0].rstrip(".;")
     start = f"{indent}# "
     return textwrap.wrap(

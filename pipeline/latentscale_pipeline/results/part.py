@@ -27,6 +27,7 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
 from latentscale.estimate import Estimate
+from latentscale_pipeline.config.attribute_docstrings import describe_properties
 
 Value = TypeVar("Value")
 
@@ -113,7 +114,6 @@ class Part(BaseModel):
         extra="allow",
         frozen=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         defer_build=True,
     )
 
@@ -152,6 +152,7 @@ class Part(BaseModel):
     ) -> JsonSchemaValue:
         reference = handler(core_schema)
         schema = handler.resolve_ref_schema(reference)
+        describe_properties(cls, schema)
         schema["additionalProperties"] = False
         schema["required"] = [
             field.alias or name

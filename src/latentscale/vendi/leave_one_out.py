@@ -79,6 +79,11 @@ STEPS = 4
 STEADY = 0.02
 """Relative change of all errors from one look to the next at which they are accepted."""
 
+SINGLE_ROWS = 4000
+"""Rows from which products in single precision do: rounding, in units of all, falls with them. For
+rows on a line, the hardest case, it changes the error of order 0.1 by an eighth, and others by 1 %.
+"""
+
 REACHED = 0.999
 """Share of the largest eigenvalue from which a run has found it."""
 
@@ -251,6 +256,7 @@ def _held_tiles(points: Points, kernel: Kernel, bandwidth: float | None) -> list
     kind = kept_type(len(points), KEPT_BYTES)
     if kind is None:
         raise ValueError(f"the kernel matrix of {len(points)} rows doesn't fit the memory")
+    kind = kind if len(points) < SINGLE_ROWS else np.float32
     computed = SimilarityTiles(points, kernel, bandwidth).compute()
     return [Tile(own, others, tile.astype(kind)) for own, others, tile in computed]
 

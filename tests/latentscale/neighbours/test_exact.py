@@ -47,6 +47,21 @@ def test_exact_neighbours_equal_the_pairwise_loop(metric):
     assert (np.diff(found.distances, axis=1) >= 0).all()
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", ["lattice", "copies", "far away"])
+def test_long_lists_equal_the_pairwise_loop(metric, kind):
+    """Their bound, found before any distance, leaves out no tie and no rounded neighbour."""
+    generator = np.random.default_rng(3)
+    rows = duplicated_rows(generator, 150, 4, 60 if kind == "copies" else 2)
+    if kind == "lattice":
+        rows = np.round(rows)
+        rows[:, 0] += 10.0  # no zero row
+    rows += 1e4 if kind == "far away" else 0.0
+    found = exact_neighbours(as_points(rows, metric), 45)
+    tolerance = 1e-12
+    assert_valid(found, oracles.sorted_distances(rows, metric), tolerance)
+
+
 def test_distinct_rows_give_the_very_indices():
     rows = np.random.default_rng(2).standard_normal((150, 5))
     found = exact_neighbours(as_points(rows, "euclidean"), 9)

@@ -18,6 +18,7 @@ from latentscale.vendi.kernel_products import tiles_bytes
 from latentscale.vendi.lanczos import DEFLATED, KEPT_BYTES, PROBES, is_kept
 from latentscale.vendi.leave_one_out import MAX_STEPS as LEFT_OUT_STEPS
 from latentscale.vendi.leave_one_out import ROWS as LEFT_OUT
+from latentscale.vendi.leave_one_out import SINGLE_ROWS
 from latentscale.vendi.scores import (
     TILE_ROWS,
     order_name,
@@ -327,7 +328,7 @@ def _leave_out_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role:
             **_kernel_parameters(kernel, bandwidth),
         },
         seed=facts.seed,
-        memory_bytes=min(tiles_bytes(n, np.float64), KEPT_BYTES)
+        memory_bytes=min(tiles_bytes(n, np.float64 if n < SINGLE_ROWS else np.float32), KEPT_BYTES)
         + 2 * corpus.float_bytes
         + corpus.stored_bytes
         + vectors

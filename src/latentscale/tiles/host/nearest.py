@@ -18,6 +18,9 @@ from latentscale.tiles.host.separations import (
 from latentscale.tiles.pairs import COSINE, EUCLIDEAN, MANHATTAN, exact_distance
 from latentscale.tiles.top_lists import offer, pair_hash, query_hash
 
+LONG = 32
+"""Length of lists for which a bound is worth its search."""
+
 
 def offer_near(
     distances: Float64Array,
@@ -100,6 +103,13 @@ def _fold_nearest(
         hash_of_query = query_hash(query_keys[i])
         separation = _separation_limit(distances[i, last], metric)
         limit = tile.dtype.type(separation / unit)
+        # A long list that isn't full would take in many rows only to drop them again.
+        bound = limit
+        if last >= LONG and 2 * last < columns and np.isinf(separation):
+            far = row + (share * (size + candidate_sizes) + tiny)
+            bound = np.partition(far, last + 1)[last + 1]
+            bound += share * bound
+            limit = min(limit, bound)
         for start in range(0, columns, STRIP):
             stop = min(start + STRIP, columns)
             near, sizes = row[start:stop], candidate_sizes[start:stop]
@@ -118,7 +128,7 @@ def _fold_nearest(
                 distance = exact_distance(queries[i], candidates[j], metric)
                 offer(distances[i], ties[i], indices[i], distance, tie, candidate_ids[j])
                 separation = _separation_limit(distances[i, last], metric)
-                limit = tile.dtype.type(separation / unit)
+                limit = min(bound, tile.dtype.type(separation / unit))
 
 
 @numba.njit(cache=True, nogil=True)
