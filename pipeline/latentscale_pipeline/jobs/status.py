@@ -344,7 +344,8 @@ def _state(
     if liveness is not None:
         return "dead", liveness.evidence
     if lock.holder is None:
-        return "planned", "never started"
+        begun = any(key.startswith("stages/") for key in keys)
+        return "planned", "stages are computed one by one" if begun else "never started"
     for state in ENDED:
         if record.ending == state:
             return state, record.problem.partition(";")[0].removeprefix("cancelled ")

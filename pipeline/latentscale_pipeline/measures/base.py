@@ -208,6 +208,10 @@ class Expectation(Protocol):
         """Return the difference that is found four times in five at a level of p."""
 
 
+NO_VALUE = "it has no value on some samples"
+"""Beginning of the reason where a score has a value, but samples of fewer rows have none."""
+
+
 @dataclass(frozen=True)
 class ExpectedScore:
     """Where a score is expected, and at which size.

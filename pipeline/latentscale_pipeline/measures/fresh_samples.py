@@ -37,6 +37,7 @@ from latentscale_pipeline.engine.keys import stage_dependencies, work_modules
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.measures.base import (
+    NO_VALUE,
     RESULT_BYTES,
     CorpusFacts,
     Findings,
@@ -491,7 +492,7 @@ class Expected:
             return str(self.artifact.values["reason"])
         name = identity(score)
         if name in self.artifact.values["unknown"]:
-            return f"it has no value on some samples of {self.rows} rows"
+            return f"{NO_VALUE} of {self.rows} rows"
         found = self.artifact.values["expected"].get(name)
         return "it isn't measured on samples" if found is None else Expectation(**found)
 

@@ -490,9 +490,11 @@ def _cannot_tell(unknown: list[Score], known: list[Compared]) -> Verdict:
     why = unknown[0].expected_reason or "the job was measured by an earlier version"
     count = f"{len(unknown)} of {len(unknown) + len(known)} headline scores"
     has = "has" if len(unknown) == 1 else "have"
+    such = "" if len(unknown) == 1 else "such as "
+    which = f", {such}{full_title(unknown[0])}" if known and unknown[0].expected_reason else ""
     return Verdict(
         value="cannot_tell",
-        reason=f"{count} {has} no expected range: {why}.",
+        reason=f"{count} {has} no expected range{which}: {why}.",
         also=_rest([], known) or None,
         compared=len(known),
     )
@@ -541,7 +543,10 @@ def _found_from(known: list[Compared]) -> str | None:
         if one.score.of == "corpus" and centre and one.score.unit != SHARE_OF_ROWS:
             share = one.expected.smallest_found / abs(centre)
             best = smallest.get(one.score.measure)
-            if best is None or share < best[0]:
+            definition = report_of(one.score.measure).scores.get(one.score.score)
+            # Of a score that doesn't vary, any change would be found.
+            least = 0.0 if definition is None else definition.resolution
+            if share > least and (best is None or share < best[0]):
                 smallest[one.score.measure] = (share, one.title)
     if not smallest:
         return None

@@ -42,6 +42,8 @@ class ScoreDefinition(Definition):
         another score.
     exchanged : str
         The score that this one becomes if corpus and reference are exchanged.
+    resolution : float
+        Relative difference up to which two values count as equal, whatever their errors.
     unusual_only : bool
         Whether a job has it only for its least usual labels, so that the jobs of a series have it
         for different ones.
@@ -58,6 +60,7 @@ class ScoreDefinition(Definition):
     averages_rows: bool = False
     relation: Literal["", "distance", "similarity"] = ""
     exchanged: str = ""
+    resolution: float = 0.0
     unusual_only: bool = False
     measure: str = ""
     name: str = ""

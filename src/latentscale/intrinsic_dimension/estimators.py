@@ -179,15 +179,20 @@ def mean_log_ratios(lists: NeighbourDistances, neighbours: Sequence[int]) -> Flo
 
 
 def maximum_likelihood(ratios: Float64Array) -> float:
-    """Return the dimension from :func:`mean_log_ratios`; NaN if no row has enough neighbours."""
+    """Return the dimension from :func:`mean_log_ratios`.
+
+    NaN if no row has enough neighbours, or those of every row are equally far.
+    """
     known = ratios[np.isfinite(ratios)]
-    return 1.0 / float(known.mean()) if len(known) else math.nan
+    mean = float(known.mean()) if len(known) else 0.0
+    return 1.0 / mean if mean > TIED else math.nan
 
 
 def two_nearest(ratios: Float64Array) -> float:
     """Return the dimension by TwoNN, from :func:`mean_log_ratios` with two neighbours.
 
-    NaN if fewer than :data:`MIN_ROWS` rows have two neighbours.
+    NaN if fewer than :data:`MIN_ROWS` rows have two neighbours, or the two of nearly all rows are
+    equally far.
     """
     known = np.sort(ratios[np.isfinite(ratios)])
     if len(known) < MIN_ROWS:
@@ -195,4 +200,4 @@ def two_nearest(ratios: Float64Array) -> float:
     used = int(KEPT * len(known))
     x = known[:used]
     y = -np.log1p(-np.arange(1, used + 1) / len(known))
-    return float(x @ y) / float(x @ x)
+    return float(x @ y) / float(x @ x) if x[-1] > TIED else math.nan

@@ -254,6 +254,9 @@ def test_results_say_finished_and_nothing_says_planned(tmp_path: Path) -> None:
     never.write("plan.json", store.read("plan.json"))
     assert (look(never).state, look(never).reason) == ("planned", "never started")
     assert {stage.state for stage in look(never).stages} == {"waiting"}
+    never.write("stages/draw/0123456789abcdef/part-00000.json", b"{}")
+    assert look(never).reason == "stages are computed one by one"
+    never.remove("stages/draw/0123456789abcdef/part-00000.json")
     assert look(never).stages[1].reason == "needs draw"
 
 

@@ -129,7 +129,7 @@ def test_one_score_without_a_range_makes_it_uncertain() -> None:
     assert format_verdict(verdict) == (
         "Cannot tell",
         [
-            f"1 of 3 headline scores has no expected range: {blank.expected_reason}.",
+            f"1 of 3 headline scores has no expected range, MagArea: {blank.expected_reason}.",
             "The other 2 show no difference.",
         ],
     )

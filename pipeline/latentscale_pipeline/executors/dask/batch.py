@@ -178,10 +178,13 @@ def _started(
 
 
 def _log_folder(job_folder: Path | None, made: TlsFiles) -> str:
-    """Choose the folder of the workers' logs; in a script, its name must not need quotes."""
+    """Choose the folder of the workers' logs.
+
+    In a script its name must not need quotes, nor have what a scheduler replaces.
+    """
     if job_folder is not None:
         folder = str(job_folder.absolute() / "workers")
-        if shlex.quote(folder) == folder:
+        if shlex.quote(folder) == folder and "%" not in folder:
             return folder
     return str(Path(made.key).parent / "workers")
 

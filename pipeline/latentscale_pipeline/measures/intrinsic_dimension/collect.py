@@ -28,8 +28,8 @@ from latentscale_pipeline.measures.intrinsic_dimension.results import (
 )
 from latentscale_pipeline.measures.intrinsic_dimension.scores import SCORES
 
-NO_NEIGHBOURS = "no row has so many neighbours at different distances"
-TOO_FEW = f"fewer than {MIN_ROWS} rows have two neighbours at different distances"
+NO_NEIGHBOURS = "no row has so many neighbours, or all of these are equally far"
+TOO_FEW = f"fewer than {MIN_ROWS} rows have two neighbours, or these are equally far"
 
 
 def collect_dimensions(section: IntrinsicDimension, facts: JobFacts, results: Results) -> Findings:

@@ -2,6 +2,9 @@
 
 from latentscale_pipeline.results.definitions import ScoreDefinition, define_scores
 
+HALF_PRECISION = 1e-3
+"""Relative difference of mean lengths that storing rows in half precision may make."""
+
 SCORES = define_scores(
     "spectrum",
     {
@@ -63,6 +66,7 @@ SCORES = define_scores(
             unit="distance",
             size_dependent=False,
             headline=True,
+            resolution=HALF_PRECISION,
             least=0.0,
         ),
         "length variation": ScoreDefinition(

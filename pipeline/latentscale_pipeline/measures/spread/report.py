@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.measures.base import NO_VALUE, MeasureReport
 from latentscale_pipeline.measures.spread.results import SpreadOfCorpus, SpreadResults
 from latentscale_pipeline.measures.spread.scores import SCORES
+from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.figure import present
 from latentscale_pipeline.views.formatting import format_number
 
@@ -19,6 +20,10 @@ class SpreadReport(MeasureReport):
     )
     source = "Willerton 2015 (spread); Zhu et al., ICML 2025 (DCScore)"
     scores = SCORES
+
+    def is_judged(self, score: Score) -> bool:
+        """Return whether a verdict is about a score: not where rows of samples all stand alone."""
+        return not (score.expected_reason or "").startswith(NO_VALUE)
 
     def notes(self, found: SpreadResults) -> list[str]:
         """Say when the scores of two corpora are comparable."""

@@ -83,7 +83,15 @@ def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
     found = values(run(tmp_path / "few", corpus=torus(4, 20, 2)))
     assert found["MLE"]["reason"] == "20 neighbours of a row need 21 rows"
     found = values(run(tmp_path / "equal", corpus=np.ones((60, 4))))
-    assert found["MLE"]["reason"] == "no row has so many neighbours at different distances"
+    none = "no row has so many neighbours, or all of these are equally far"
+    assert found["MLE"]["reason"] == none
+    # Of one-hot rows all are equally far, and so are the nearest of most short codes.
+    found = values(run(tmp_path / "one-hot", corpus=np.eye(60)))
+    assert found["MLE"]["reason"] == none
+    assert found["TwoNN"]["reason"].endswith("or these are equally far")
+    codes = np.random.default_rng(6).normal(size=(700, 10)) > 0
+    found = values(run(tmp_path / "codes", corpus=codes.astype("f4")))
+    assert found["TwoNN"]["value"] is None
     copies = np.repeat(torus(5, 100, 2), 30, axis=0)
     results = run(tmp_path / "copies", corpus=copies)
     assert values(results)["TwoNN"]["value"] == pytest.approx(2.0, abs=0.6)

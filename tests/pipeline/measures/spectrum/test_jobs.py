@@ -136,3 +136,19 @@ def test_corpora_of_other_dimensions_and_labels_are_measured(tmp_path: Path) -> 
         if row["score"] == "effective rank" and row.get("label")
     }
     assert found["wide"] > 2.0 * found["flat"]
+
+
+def test_how_rows_were_normalised_makes_no_difference(tmp_path: Path) -> None:
+    """Unit rows in half and in single precision have mean lengths apart by rounding alone."""
+    corpus, reference = (drawn(seed, 400).astype(float) for seed in (1, 2))
+    units = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in (corpus, reference)]
+    halves = units[0].astype("f2").astype("f4")
+    results = run(tmp_path / "same", corpus=halves, reference=units[1].astype("f4"))
+    expected = values(results)["mean length"]["expected"]
+    assert (expected["p"], expected["z"]) == (1.0, 0.0)
+    assert expected["smallest_found"] >= 1e-3
+    assert expected["lower"] < 0.9995 < 1.0005 < expected["upper"]
+    assert results["verdict"]["value"] == "no_difference_found"
+    assert "Mean length" not in results["verdict"]["also"]
+    longer = run(tmp_path / "longer", corpus=1.002 * units[0], reference=units[1])
+    assert values(longer)["mean length"]["expected"]["p"] < 1e-6

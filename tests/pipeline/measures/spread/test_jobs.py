@@ -127,3 +127,22 @@ def test_the_spread_is_at_most_the_magnitude() -> None:
     function = latentscale.magnitude_function(rows, scales=[0.1, 0.5, 2.0])
     for scale, estimate in zip(function.scales, function.estimates, strict=True):
         assert oracle(rows, scale) <= estimate.upper * (1 + 1e-9)
+
+
+def test_a_spread_that_is_saturated_in_samples_alone_is_not_judged(tmp_path: Path) -> None:
+    """Short codes repeat among many rows, and hardly among few."""
+    generator = np.random.default_rng(3)
+    codes = (generator.normal(size=(1400, 16)) > 0).astype("f4")
+    measured = "spread: {scales: [1, 10]}"
+    results = measure_rows(
+        tmp_path / "codes",
+        measured,
+        corpus=codes[:700],
+        reference=codes[700:],
+        job="sampling: {rows: 60}\n",
+    )
+    by_scale = {row["kernel"]: row for row in results["scores"] if row["of"] == "corpus"}
+    large = next(row for name, row in by_scale.items() if "10" in name)
+    assert large["value"] is not None
+    assert large["expected_reason"].startswith("it has no value on some samples of ")
+    assert results["verdict"]["value"] == "no_difference_found"
