@@ -17,6 +17,9 @@ from latentscale_pipeline.views.scores import format_summarised
 MARK, SAMPLED = " *", " †"
 """Stand after a score that differs by more than chance, and after one that samples compared."""
 
+UNKNOWN = {"expected": None, "sampling_error": None}
+"""What isn't said of the share of a label that no row has."""
+
 EXPLAINED = {
     MARK: "*: by more than chance, adjusted for the scores of that job",
     SAMPLED: "†: can't be compared as it is; random samples of one size tell, where there are any",
@@ -107,12 +110,18 @@ def side_by_side(
 
 
 def _usual_shares(found: Comparison, lacking: Sequence[Score]) -> dict[str, ComparedScore]:
-    """Return the shares of labels that a comparison doesn't have, as chance explains them."""
-    labels = [each.label for each in lacking if each.label and report_of(each.measure).of_labels]
-    if not labels:
-        return {}
-    shares = label_scores(labels, found.job, found.baseline)
-    return {_title(each.score): replace(each, expected=None, p=None) for each in shares}
+    """Return the shares of labels that a comparison doesn't have, none of which differs."""
+    shares = {}
+    for score in lacking:
+        if score.label is None or not report_of(score.measure).of_labels:
+            continue
+        if None in (each.results.part(score.measure) for each in (found.job, found.baseline)):
+            continue
+        known = label_scores([score.label], found.job, found.baseline)
+        none = score.model_copy(update={"value": 0.0, "lower": 0.0, "upper": 0.0} | UNKNOWN)
+        share = known[0] if known else ComparedScore(none, none)
+        shares[_title(score)] = replace(share, expected=None, p=1.0)
+    return shares
 
 
 def explain_signs(columns: Columns) -> list[str]:

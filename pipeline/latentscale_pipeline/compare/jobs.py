@@ -104,7 +104,9 @@ class Comparison:
             elif all(one.count == len(one.rows) for one in (each, old)):
                 named = {row.id for row in old.rows}
                 rows = [row for row in each.rows if row.id not in named]
-                fresh.append(each.model_copy(update={"rows": rows, "count": len(rows)}))
+                fresh.append(
+                    each.model_copy(update={"rows": rows, "count": len(rows), "labels": None})
+                )
             elif each.of == "corpus" and each.reason in new:
                 fresh.append(new[each.reason])
         return fresh

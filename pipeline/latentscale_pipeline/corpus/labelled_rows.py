@@ -116,6 +116,17 @@ def _rows_by_label(address: str, manifest: str, excluded: tuple[str, ...]) -> di
     return dict(zip(names, np.split(order, cuts), strict=True))
 
 
+def number_few_labels(corpus: Corpus) -> tuple[list[str], Int32Array] | None:
+    """Return what :func:`number_labels` does; None beyond :data:`MAX_LABELS`, or without labels."""
+    met: set[str] = set()
+    for block in corpus.companion_blocks("labels"):
+        for start in range(0, len(block), TEXT_ROWS):
+            met.update(block[start : start + TEXT_ROWS].tolist())
+            if len(met) > MAX_LABELS:
+                return None
+    return number_labels(corpus) if met else None
+
+
 def number_labels(corpus: Corpus) -> tuple[list[str], Int32Array]:
     """Return the labels, sorted, and for every row the place of its label among them.
 

@@ -376,6 +376,8 @@ class MeasureReport:
         Its scores that show that corpus and reference aren't independent samples.
     of_labels : bool
         Whether its scores are of single labels, and headlines nevertheless.
+    main : str
+        The score that says most of it; empty for its first headline score.
     replicated : str
         Names the scores whose sampling error ``replicates`` measures; empty for none.
     group : str
@@ -393,6 +395,7 @@ class MeasureReport:
     scores: ClassVar[Mapping[str, ScoreDefinition]] = {}
     dependent: ClassVar[tuple[str, ...]] = ()
     of_labels: ClassVar[bool] = False
+    main: ClassVar[str] = ""
     replicated: ClassVar[str] = ""
     group: ClassVar[str] = ""
     sorted_by: ClassVar[str] = ""
@@ -412,6 +415,10 @@ class MeasureReport:
     def is_judged(self, score: Score) -> bool:
         """Return whether a verdict is about a headline score, if its expected range is known."""
         return self.judged
+
+    def are_exceptions(self, found: Any, score: str) -> bool:
+        """Return whether the rows that a score counts are exceptions, and may be left out."""
+        return True
 
     def figures(self, found: Any, results: model.Results) -> list[Figure]:
         """Draw the findings of one job, whose results have its scores."""

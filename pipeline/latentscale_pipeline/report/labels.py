@@ -125,7 +125,9 @@ def _main(scores: Iterable[Score]) -> str | None:
     ]
     if not shown:
         return None
-    return _whole_title(next((score for score in shown if score.order == "1"), shown[-1]))
+    main = report_of(shown[0].measure).main
+    chosen = (score for score in shown if score.order == "1" or score.score == main)
+    return _whole_title(next(chosen, shown[0]))
 
 
 def _label(score: Score) -> str:

@@ -162,14 +162,15 @@ def _table(scores: Sequence[Score], headings: Mapping[str, str], results: Result
 def _by_label(results: Results) -> Iterator[str]:
     """Yield the largest of the labels that were measured by themselves, with a score a measure."""
     labels = results.part("labels")
-    if labels is None or not labels.measured:
+    if labels is None:
         return
     rows = label_summary(results.scores, labels.measured)
     yield ""
-    yield from format_table(list(rows[0]), rows)
-    more = len(labels.measured) - len(rows)
-    rest = f"{counted(more, 'smaller label')}, and more scores" if more else "More scores"
-    yield f"{rest} by label: the report"
+    if rows:
+        yield from format_table(list(rows[0]), rows)
+        more = len(labels.measured) - len(rows)
+        rest = f"{counted(more, 'more label')}, and more scores" if more else "More scores"
+        yield f"{rest} by label: the report"
     if labels.left_out:
         few = f"fewer than {counted(labels.least_rows, 'row')}"
         yield f"{counted(len(labels.left_out), 'label')} with {few}: not measured"

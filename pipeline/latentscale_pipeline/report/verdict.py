@@ -160,6 +160,7 @@ def clean_commands(results: Results, folder: str) -> list[str]:
         if not (versions and is_dependent(one))
         for only in [listed.get((one.score.measure, one.score.score), "")]
         if only in ROW_FILTERS and ROW_FILTERS[only].of == "corpus"
+        if _are_exceptions(one.score, results)
         if one.expected.found < MOST or ROW_FILTERS[only].stays
     }
     # Where the rows of a part explain the excess, the others are usual and stay.
@@ -193,7 +194,7 @@ def _repeated(results: Results, listed: Mapping[tuple[str, str], str]) -> list[s
         for score in results.scores
         for only in [listed.get((score.measure, score.score), "")]
         if only and ROW_FILTERS[only].stays and score.label is None
-        if ROW_FILTERS[only].part_of or (score.value or 0.0) < MOST
+        if _are_exceptions(score, results)
     }
     many = [only for only, share in shares.items() if share >= WORTH_CLEANING]
     # Where the rows of a part are nearly all, the part is the plainer reason.
@@ -203,6 +204,10 @@ def _repeated(results: Results, listed: Mapping[tuple[str, str], str]) -> list[s
         if shares.get(ROW_FILTERS[only].part_of, 0.0) - shares[only] < WORTH_CLEANING
     ]
     return plain[:1]
+
+
+def _are_exceptions(score: Score, results: Results) -> bool:
+    return report_of(score.measure).are_exceptions(results.part(score.measure), score.score)
 
 
 def _free_name(results: Results, name: str) -> str:

@@ -367,7 +367,7 @@ class LabelToLookAt(Part):
     count: Positive
     """Number of its rows that are to be looked at."""
     rows: Positive
-    """Number of all its rows."""
+    """Number of its rows that were looked at."""
 
 
 class RowsToLookAt(Part):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,12 @@ class JobRows:
         if column is None or not column.rows or column.elsewhere_none:
             return True
         return len(self._array(column.rows)) == self.corpus.n
+
+    def looked_at(self, names: Sequence[str]) -> Int64Array | None:
+        """Return the numbers of the rows for which all of some columns are known; None for all."""
+        partial = [self.columns[name].rows for name in names if not self.covers(name)]
+        held = [np.asarray(self._array(array)) for array in dict.fromkeys(partial)]
+        return reduce(np.intersect1d, held) if held else None
 
     def _texts(self, name: str) -> NDArray[Any]:
         if name not in self._read:

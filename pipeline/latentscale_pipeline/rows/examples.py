@@ -10,7 +10,7 @@ import numpy as np
 from latentscale.array_types import Int32Array, Int64Array, UInt64Array
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import names_in
-from latentscale_pipeline.corpus.labelled_rows import number_labels
+from latentscale_pipeline.corpus.labelled_rows import number_few_labels
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
@@ -30,8 +30,8 @@ LEVEL = 0.05
 """Level of p, of all labels together, at which one has more rows of a reason than others."""
 
 
-Labels = tuple[list[str], Int32Array]
-"""The labels of a corpus, and the place of every row's label among them."""
+Labels = tuple[list[str], Int32Array] | None
+"""The labels of a corpus, if they are few, and the place of every row's label among them."""
 
 
 def rows_to_look_at(
@@ -51,7 +51,7 @@ def _found(
     job: FinishedJob, corpora: Mapping[Role, Corpus], without: UInt64Array | None
 ) -> Iterator[RowsToLookAt]:
     known = {role: JobRows(job, role, known_columns(job, role), dict(corpora)) for role in corpora}
-    labels = cache(lambda role: number_labels(known[role].corpus))
+    labels = cache(lambda role: number_few_labels(known[role].corpus))
     for reason, wanted in ROW_FILTERS.items():
         rows = known.get(wanted.of)
         if rows is None or not set(names_in(wanted.where)) <= set(rows.columns):
@@ -70,17 +70,20 @@ def _count(
     rows: JobRows, where: str, test: RowTest | None, labels: Callable[[Role], Labels]
 ) -> tuple[int, list[LabelToLookAt]]:
     """Count the rows that meet a condition, and return the labels that more of them have."""
-    if "label" not in rows.names:
-        return sum(map(len, matching_blocks(rows, where, test))), []
+    count, found, known = 0, np.empty(0, dtype=np.int64), None
+    for block in matching_blocks(rows, where, test):
+        count += len(block)
+        known = labels(rows.role) if count else None
+        if known is not None:
+            found = _tally(known, block, found)
+    if known is None:
+        return count, []
     # SciPy takes long to import, and most commands don't need it.
     from latentscale.sampling.shares import p_of_excess
 
-    names, numbers = labels(rows.role)
-    sizes = np.bincount(numbers, minlength=len(names))
-    found = np.zeros_like(sizes)
-    for block in matching_blocks(rows, where, test):
-        found += np.bincount(numbers[block], minlength=len(names))
-    count = int(found.sum())
+    names, sizes = known[0], np.zeros_like(found)
+    for block in _looked_at(rows, where, test):
+        sizes = _tally(known, block, sizes)
     often = np.flatnonzero(len(names) * p_of_excess(found, sizes) < LEVEL)
     excess = found - count * sizes / sizes.sum()
     most = [
@@ -89,6 +92,22 @@ def _count(
         if names[place]
     ]
     return count, most[:MAX_LABELS]
+
+
+def _tally(
+    labels: tuple[list[str], Int32Array], block: Int64Array, before: Int64Array
+) -> Int64Array:
+    """Add the numbers of rows with each label to those before, if there are some."""
+    names, numbers = labels
+    tally = np.bincount(numbers[block], minlength=len(names))
+    return tally + before if len(before) else tally
+
+
+def _looked_at(rows: JobRows, where: str, test: RowTest | None) -> Iterator[Int64Array]:
+    """Yield the numbers of the rows that may meet a condition, in blocks."""
+    some = rows.looked_at(names_in(where))
+    for block in matching_blocks(rows, None, test):
+        yield block if some is None else block[np.isin(block, some, assume_unique=True)]
 
 
 def _described(rows: JobRows, wanted: RowFilter, numbers: Int64Array) -> list[RowToLookAt]:

@@ -13,6 +13,7 @@ import pytest
 
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.corpus.repeated_ids import hash_ids
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.rows import selection, table
@@ -198,7 +199,61 @@ def test_dense_rows_are_not_called_copies(tmp_path: Path, latentscale: Command) 
         assert ended.code == 0, ended.err
         assert (coarse in ended.out) == (name == "dense")
         assert (" can go: an earlier row" in ended.out) == (name == "copies")
-        assert "--without near-duplicates" not in ended.out
+        assert ("--without near-duplicates" in ended.out) == (name == "copies")
+    np.save(tmp_path / "other.npy", generator.normal(size=(300, 8)).astype("f4"))
+    ended = latentscale(
+        *("run", tmp_path / "dense.npy", "--reference", tmp_path / "other.npy"),
+        *("--measures", "duplicates", "--output", tmp_path / "jobs"),
+    )
+    assert "DIFFERS FROM THE REFERENCE" in ended.out
+    assert coarse in ended.out
+    assert "--without near-duplicates" not in ended.out
+
+
+def test_labels_are_counted_among_the_rows_that_were_looked_at(tmp_path: Path) -> None:
+    """Of random rows, and of the new rows of a comparison."""
+    from latentscale_pipeline.rows.examples import rows_to_look_at
+
+    generator = np.random.default_rng(5)
+    rows = generator.normal(size=(600, 6)).astype("f4")
+    rows[500:] *= 30
+    (tmp_path / "labels.txt").write_text("".join(f"{'ab'[i >= 500]}\n" for i in range(600)))
+    (tmp_path / "ids.txt").write_text("".join(f"{i}\n" for i in range(600)))
+    np.save(tmp_path / "c.npy", rows)
+    np.save(tmp_path / "r.npy", generator.normal(size=(600, 6)).astype("f4"))
+    named = {name: str(tmp_path / f"{name}.txt") for name in ("ids", "labels")}
+    url = ingest([str(tmp_path / "c.npy")], str(tmp_path / "c.zarr"), **named).url
+    described = {
+        "name": "sampled",
+        "corpus": url,
+        "reference": str(tmp_path / "r.npy"),
+        "output": str(tmp_path / "jobs"),
+        "measures": {
+            "duplicates": {
+                "metric": "euclidean",
+                "within": 0.01,
+                "neighbours": "exact",
+                "rows": 200,
+            }
+        },
+        "budget": {"pairs": 300_000},
+        "cluster": {"kind": "serial"},
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps(described))
+    finished = run_here(tmp_path / "job.yaml")
+    job = read_job(finished.store.url)
+    part = job.results.measures["duplicates"]
+    assert part.corpus.rows == 200
+    far = next(each for each in job.results.rows or () if each.reason == "outliers")
+    (label,) = far.labels or ()
+    assert label.label == "b"
+    assert label.rows <= 60, "of 100 rows of the corpus, a third was looked at"
+    assert label.count >= 0.8 * label.rows
+    # Where all rows with label a are known already, all new rows have label b.
+    corpus = open_corpus(url)
+    (known,) = hash_ids([corpus.texts("ids")[:500]])
+    again = rows_to_look_at(job, {"corpus": corpus}, np.unique(known)) or []
+    assert all(each.labels is None for each in again)
 
 
 def test_conditions_columns_order_and_limit(job: Path, latentscale: Command) -> None:

@@ -44,11 +44,16 @@ class DuplicatesReport(MeasureReport):
     question = "How many rows repeat another row, lie in both corpora, or lie far from all others."
     source = "Nearest rows of all rows; groups as in Poklukar et al. 2021, definition 3.1"
     dependent = ("exact leaks", "leaks")
+    main = "near-duplicates"
     scores = SCORES
 
     def is_judged(self, score: Score) -> bool:
         """Return whether a verdict is about a score; leaving rows out has settled some."""
         return score.expected_reason != NEAR_ROWS_LEFT_OUT
+
+    def are_exceptions(self, found: DuplicatesResults, score: str) -> bool:
+        """Return whether rows are exceptions: near ones of a dense corpus aren't."""
+        return score != "near-duplicates" or not _are_dense(found)
 
     def figures(self, found: DuplicatesResults, results: Results) -> list[Figure]:
         """Draw how far the nearest rows are, in the same corpus and in the reference."""

@@ -195,6 +195,13 @@ def test_several_jobs_show_a_label_that_is_unusual_in_one_of_them() -> None:
     (owl,) = (cells for cells in columns.rows if "owl" in cells[""])
     assert [owl[name].partition(" ")[0] for name in columns.names] == ["33.3", "1.67", "34.0"]
     assert ("*" in owl["a"], "*" in owl["b"]) == (True, False)
+    # What chance explains among all labels isn't marked, and what nobody has is 0.
+    new = finished("c", owl=198, dog=236, cat=110, fox=56)
+    columns = side_by_side([compare(each, usual) for each in (*jobs, new)], ["a", "b", "c", "r"])
+    (dog,) = (cells for cells in columns.rows if "dog" in cells[""])
+    assert ("*" in dog["a"], "*" in dog["c"]) == (True, False)
+    (fox,) = (cells for cells in columns.rows if "fox" in cells[""])
+    assert (fox["b"], fox["r"], "*" in fox["c"]) == ("0 %", "0 %", True)
 
 
 def test_a_gate_on_any_label_asks_whether_it_differs_from_the_reference(
