@@ -78,8 +78,8 @@ def add(registry: str, jobs: tuple[str, ...], tag: str | None, failed: bool) -> 
         if entry.job in kept and entry.is_usual:
             place = printable(shlex.quote(known.store.url))
             raise BadInput(
-                f"{entry.job} was registered before, and not as failed; latentscale history reject "
-                f"{place} {entry.job} --reason WHY does that"
+                f"{entry.job} was registered before as one that didn't fail; to mark it, use "
+                f"latentscale history reject {place} {entry.job} --reason WHY"
             )
 
 

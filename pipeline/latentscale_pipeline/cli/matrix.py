@@ -22,6 +22,7 @@ from latentscale_pipeline.cli.job_arguments import (
 )
 from latentscale_pipeline.cli.options import ON_INVALID, QUIET, taking
 from latentscale_pipeline.cli.run import ended_by_signals, ingest_given, plan_job, run_plan
+from latentscale_pipeline.cli.source_arguments import COLUMN_OPTIONS
 from latentscale_pipeline.compare.matrix import Matrix, Places, format_csv, format_json
 from latentscale_pipeline.compare.matrix_report import matrix_lines, matrix_report
 from latentscale_pipeline.config.job import JobConfig
@@ -45,11 +46,7 @@ _NAMED = re.compile(r"([^=/\\:]+)=(.+)")
 
 @click.command(no_args_is_help=True)
 @click.argument("given", metavar="[NAME=]SOURCE...", nargs=-1, required=True)
-@taking(*SETTINGS_OPTIONS)
-@click.option("--vectors", metavar="NAME", help="Column or array with the vectors.")
-@click.option("--ids-column", metavar="NAME", help="Column with the ids.")
-@click.option("--labels-column", metavar="NAME", help="Column with the labels.")
-@click.option("--texts-column", metavar="NAME", help="Column with the texts.")
+@taking(*SETTINGS_OPTIONS, *COLUMN_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print matrix.json.")
 @taking(ON_INVALID, QUIET)
 def matrix(

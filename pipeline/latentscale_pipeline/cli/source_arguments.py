@@ -14,14 +14,19 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.jobs.sources import JobSources, SourceChoice
 from latentscale_pipeline.measures.registry import MEASURES
 
-SOURCE_OPTIONS = (
-    click.option("--labels", metavar="FILE", help="File with one label per row of the source."),
-    click.option("--ids", metavar="FILE", help="File with one id per row of the source."),
-    click.option("--texts", metavar="FILE", help="File with one text per row of the source."),
+COLUMN_OPTIONS = (
     click.option("--vectors", metavar="NAME", help="Column or array with the vectors."),
     click.option("--ids-column", metavar="NAME", help="Column with the ids."),
     click.option("--labels-column", metavar="NAME", help="Column with the labels."),
     click.option("--texts-column", metavar="NAME", help="Column with the texts."),
+)
+"""Options that name what is read of every source."""
+
+SOURCE_OPTIONS = (
+    click.option("--labels", metavar="FILE", help="File with one label per row of the source."),
+    click.option("--ids", metavar="FILE", help="File with one id per row of the source."),
+    click.option("--texts", metavar="FILE", help="File with one text per row of the source."),
+    *COLUMN_OPTIONS,
     click.option("--reference-labels", metavar="FILE", help="The same for the reference."),
     click.option("--reference-ids", metavar="FILE", help="The same for the reference."),
     click.option("--reference-texts", metavar="FILE", help="The same for the reference."),

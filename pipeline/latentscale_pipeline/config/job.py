@@ -71,8 +71,8 @@ class Budget(Section):
     """Limits for the work of a measure on one corpus."""
 
     pairs: PositiveFloat = 5.0e10
-    """Largest number of pairs of rows. Methods that need more aren't chosen, but samples of a fixed
-    size; if there is no other method, the job is refused.
+    """Largest number of pairs of rows. Methods that need more aren't chosen, except samples of a
+    fixed size. If no method is left, the job is refused.
     """
 
 

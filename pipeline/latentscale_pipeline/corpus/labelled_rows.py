@@ -118,13 +118,7 @@ def _rows_by_label(address: str, manifest: str, excluded: tuple[str, ...]) -> di
 
 def number_few_labels(corpus: Corpus) -> tuple[list[str], Int32Array] | None:
     """Return what :func:`number_labels` does; None beyond :data:`MAX_LABELS`, or without labels."""
-    met: set[str] = set()
-    for block in corpus.companion_blocks("labels"):
-        for start in range(0, len(block), TEXT_ROWS):
-            met.update(block[start : start + TEXT_ROWS].tolist())
-            if len(met) > MAX_LABELS:
-                return None
-    return number_labels(corpus) if met else None
+    return _number(corpus, MAX_LABELS) if "labels" in corpus.manifest.arrays else None
 
 
 def number_labels(corpus: Corpus) -> tuple[list[str], Int32Array]:
@@ -141,6 +135,12 @@ def number_labels(corpus: Corpus) -> tuple[list[str], Int32Array]:
     """
     if "labels" not in corpus.manifest.arrays:
         raise BadInput(f"{corpus.url}: it has no labels; ingest it again with --labels")
+    found = _number(corpus, corpus.n)
+    assert found is not None  # noqa: S101  (there aren't more labels than rows)
+    return found
+
+
+def _number(corpus: Corpus, most: int) -> tuple[list[str], Int32Array] | None:
     met: dict[str, int] = {}
     numbers, first = np.empty(corpus.n, dtype=np.int32), 0
     for block in corpus.companion_blocks("labels"):
@@ -148,6 +148,8 @@ def number_labels(corpus: Corpus) -> tuple[list[str], Int32Array]:
             texts = block[start : start + TEXT_ROWS].tolist()
             numbers[first : first + len(texts)] = [met.setdefault(x, len(met)) for x in texts]
             first += len(texts)
+            if len(met) > most:
+                return None
     names = sorted(met)
     place = np.empty(len(names), dtype=np.int32)
     place[[met[name] for name in names]] = np.arange(len(names))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,7 +25,6 @@ def with_expected(scores: Sequence[Score], found: Mapping[int, ExpectedScore | s
         Where scores are expected, or why that isn't known, by place. The p-values of the headline
         scores among them are adjusted for their number.
     """
-    found = {place: _resolved(scores[place], one) for place, one in found.items()}
     adjusted = _adjusted(scores, found)
     count = max(1, len(adjusted))
     return [
@@ -37,52 +35,15 @@ def with_expected(scores: Sequence[Score], found: Mapping[int, ExpectedScore | s
     ]
 
 
-@dataclass(frozen=True)
-class _Resolved:
-    """Where a score is expected whose values count as equal within some reach."""
-
-    expectation: Expectation
-    reach: float
-
-    @property
-    def found(self) -> float:
-        return self.expectation.found
-
-    @property
-    def centre(self) -> float:
-        return self.expectation.centre
-
-    @property
-    def lower(self) -> float:
-        return self.expectation.lower - self.reach
-
-    @property
-    def upper(self) -> float:
-        return self.expectation.upper + self.reach
-
-    @property
-    def z(self) -> float:
-        return 0.0 if self._is_within else self.expectation.z
-
-    @property
-    def p(self) -> float:
-        return 1.0 if self._is_within else self.expectation.p
-
-    @property
-    def _is_within(self) -> bool:
-        return abs(self.found - self.centre) <= self.reach
-
-    def smallest_found(self, level: float) -> float:
-        return max(self.reach, self.expectation.smallest_found(level))
-
-
-def _resolved(score: Score, expected: ExpectedScore | str) -> ExpectedScore | str:
-    """Let values count as equal that differ by no more than the score's resolution."""
+def _reach(score: Score, expectation: Expectation) -> float:
+    """Return how far a score may be from the usual one and still count as equal."""
     definition = report_of(score.measure).scores.get(score.score)
-    if isinstance(expected, str) or definition is None or not definition.resolution:
-        return expected
-    reach = definition.resolution * abs(expected.expectation.centre)
-    return ExpectedScore(expected.rows, _Resolved(expected.expectation, reach))
+    return 0.0 if definition is None else definition.resolution * abs(expectation.centre)
+
+
+def _z_and_p(score: Score, expectation: Expectation) -> tuple[float, float]:
+    away, reach = abs(expectation.found - expectation.centre), _reach(score, expectation)
+    return (0.0, 1.0) if 0.0 < reach >= away else (expectation.z, expectation.p)
 
 
 def _adjusted(
@@ -95,7 +56,9 @@ def _adjusted(
         for place, expected in found.items()
         if id(scores[place]) in headlines and isinstance(expected, ExpectedScore)
     ]
-    p = np.array([found[place].expectation.p for place in places])  # type: ignore[union-attr]
+    p = np.array(
+        [_z_and_p(scores[place], found[place].expectation)[1] for place in places]  # type: ignore[union-attr]
+    )
     return dict(zip(places, adjust(p).tolist(), strict=True))
 
 
@@ -107,16 +70,18 @@ def _fields(
     expectation = expected.expectation
     limits = report_of(score.measure).scores.get(score.score, ScoreDefinition("", ""))
     given = {} if p_adjusted is None else {"p_adjusted": p_adjusted}
+    reach, (z, p) = _reach(score, expectation), _z_and_p(score, expectation)
+    lower, upper = expectation.lower - reach, expectation.upper + reach
     return {
         "expected": ExpectedRange(
             rows=expected.rows,
             found=expectation.found,
             centre=expectation.centre,
-            lower=max(end for end in (expectation.lower, limits.least) if end is not None),
-            upper=min(end for end in (expectation.upper, limits.most) if end is not None),
-            z=expectation.z,
-            p=expectation.p,
-            smallest_found=expectation.smallest_found(LEVEL / count),
+            lower=max(end for end in (lower, limits.least) if end is not None),
+            upper=min(end for end in (upper, limits.most) if end is not None),
+            z=z,
+            p=p,
+            smallest_found=max(reach, expectation.smallest_found(LEVEL / count)),
             **given,
         )
     }
