@@ -57,7 +57,7 @@ MANY = 3
 """How many times as many scores as usual lie outside their own range before a verdict warns."""
 
 WORTH_CLEANING = 0.01
-"""Share of the rows of a corpus that is no reason to doubt it, from which on it is cleaned."""
+"""Share of rows from which on it is suggested to leave them out, where no verdict is about them."""
 
 MOST = 0.5
 """Share of rows from which on these are no exceptions that could be left out: in both corpora, they
@@ -107,7 +107,7 @@ def compared(scores: Sequence[Score]) -> list[Compared]:
 def look_commands(results: Results, folder: str) -> list[str]:
     """Return the commands that list the rows behind a verdict, or else all rows.
 
-    Without a reference, which rows have many others that are nearly the same is listed too.
+    Without a reference, they list the rows that repeat others, if these are many.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def _sortings(results: Results) -> Iterator[str]:
 def clean_commands(results: Results, folder: str) -> list[str]:
     """Return the commands that leave out the rows behind a verdict; empty if there are none.
 
-    Without a reference, those leave out rows that repeat others.
+    Without a reference, they leave out the rows that repeat others, if these are many.
 
     Of what the reference has many of as well, both are cleaned, or the next verdict would be that
     the corpus has too few of them. Where most rows are in both, the two are versions of one corpus,
