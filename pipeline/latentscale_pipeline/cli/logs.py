@@ -58,8 +58,7 @@ def logs(job: str, stage: str | None, failed: bool, follow: bool, as_json: bool)
         ended_badly = event.name == "run_ended" and event.fields.get("ending") != "finished"
         return not failed or event.name in FAILURES or ended_badly
 
-    if not as_json:
-        _print_events(store, wanted, follow=follow)
+    told = not as_json and _print_events(store, wanted, follow=follow)
     tasks = [
         (log, read_task_log(store, log))
         for log in find_task_logs(store)
@@ -67,15 +66,17 @@ def logs(job: str, stage: str | None, failed: bool, follow: bool, as_json: bool)
     ]
     drivers = read_driver_logs(store) if stage is None else {}
     if as_json:
-        events = [
+        listed = [
             {"run": number, "time": event.time, "event": event.name, **event.fields}
-            for number, (_, told) in enumerate(read_runs(store), start=1)
-            for event in told
+            for number, (_, events) in enumerate(read_runs(store), start=1)
+            for event in events
             if wanted(event)
         ]
         logged = [{**asdict(log), "text": text} for log, text in tasks]
-        click.echo(json.dumps({"events": events, "logs": logged, "driver": drivers}, indent=1))
+        click.echo(json.dumps({"events": listed, "logs": logged, "driver": drivers}, indent=1))
         return
+    if not (told or tasks or drivers):
+        click.echo(f"{store.url}: {_say_nothing(store, stage, failed)}", err=True)
     for title, text in [*((log.title, text) for log, text in tasks), *drivers.items()]:
         _echo(f"--- {title}")
         for line in text.splitlines():
@@ -88,8 +89,15 @@ def _check_stage(store: ObjectStore, stage: str) -> None:
         raise BadInput(f"--stage {stage}: this job's stages are {', '.join(names)}")
 
 
-def _print_events(store: ObjectStore, wanted: Callable[[Event], bool], *, follow: bool) -> None:
-    """Print events, with a heading for each run, and continue with new ones."""
+def _say_nothing(store: ObjectStore, stage: str | None, failed: bool) -> str:
+    """Say why there is nothing to show."""
+    if not read_runs(store):
+        return "no run of this job has begun; latentscale status shows which stages are done"
+    return f"nothing {'failed' if failed else 'happened'}{f' in stage {stage}' if stage else ''}"
+
+
+def _print_events(store: ObjectStore, wanted: Callable[[Event], bool], *, follow: bool) -> bool:
+    """Print events, with a heading for each run, and go on with new ones; say if there were any."""
     seen: Counter[int] = Counter()
     headed: set[int] = set()
     while True:
@@ -104,7 +112,7 @@ def _print_events(store: ObjectStore, wanted: Callable[[Event], bool], *, follow
                 _echo(f"{moment:%Y-%m-%d %H:%M:%SZ} {describe_event(event)}")
             seen[number] = len(told)
         if not going_on:
-            return
+            return bool(headed)
         time.sleep(FOLLOW_SECONDS)
 
 

@@ -99,6 +99,13 @@ def _refuse_undone_needs(work: Work, stage: Stage) -> None:
         )
 
 
+def _refuse_unbegun(state: StageState) -> None:
+    """Refuse to go on with an iterated stage before its first task, which init runs, is done."""
+    stage = state.stage
+    if stage.advance is not None and state.iteration == 0 and not state.done:
+        raise BadInput(f"stage {stage.name} hasn't begun; run latentscale stage init first")
+
+
 def work_on_stage(work: Work, stage: Stage, share: Share, attempt: str) -> int:
     """Compute the missing parts in one process' share, and return their number.
 
@@ -111,8 +118,7 @@ def work_on_stage(work: Work, stage: Stage, share: Share, attempt: str) -> int:
         done.
     """
     state = inspect_stage(work, stage, repair=False)
-    if stage.advance is not None and state.iteration == 0 and not state.done:
-        raise BadInput(f"stage {stage.name} hasn't begun; run latentscale stage init first")
+    _refuse_unbegun(state)
     own = share.take(missing_parts(state))
     if own:
         _refuse_undone_needs(work, stage)
@@ -125,12 +131,15 @@ def finalise_stage(work: Work, stage: Stage, attempt: str) -> StageState:
 
     Raises
     ------
+    BadInput
+        If the stage hasn't been initialised.
     Incomplete
         If parts are missing, or a stage that it needs isn't done.
     """
     state = inspect_stage(work, stage, repair=False)
     if not state.done:
         _refuse_undone_needs(work, stage)
+        _refuse_unbegun(state)
     missing = missing_parts(state)
     if missing:
         listed = ", ".join(str(part + 1) for part in missing[:5])

@@ -11,7 +11,7 @@ import pytest
 
 from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.state import inspect_stages
-from latentscale_pipeline.errors import Incomplete
+from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.executors.stepwise import (
     Share,
     finalise_stage,
@@ -64,6 +64,16 @@ def test_toy_stages_by_hand_are_those_of_a_run(tmp_path: Path, processes: int) -
     assert iterations[toy.iterated().name] == 5
     assert all(iterations[stage.name] == 1 for stage in stages if stage.advance is None)
     assert all(stage_state.done for stage_state in inspect_stages(hand))
+
+
+def test_an_iterated_stage_is_initialised_before_it_goes_on(tmp_path: Path) -> None:
+    work = make_work(tmp_path, [toy.iterated()])
+    for step in (
+        lambda stage: work_on_stage(work, stage, Share(), "a"),
+        lambda stage: finalise_stage(work, stage, "b"),
+    ):
+        with pytest.raises(BadInput, match="halve hasn't begun; run latentscale stage init first"):
+            step(work.stages[0])
 
 
 def test_what_is_missing_or_damaged_is_said_and_computed_again(tmp_path: Path) -> None:
@@ -162,6 +172,9 @@ def test_refusals_in_one_line(
     unknown = latentscale("stage", "init", job, "heat")
     assert unknown.code == 2
     assert "unknown stage; the stages are" in unknown.err
+    logged = latentscale("logs", job)
+    assert (logged.code, logged.out) == (0, "")
+    assert "no run of this job has begun; latentscale status shows which" in logged.err
     for share in ("0/3", "4/3", "3", "a/b"):
         ended = latentscale("stage", "work", job, "duplicates-corpus", "--partition", share)
         assert ended.code == 2

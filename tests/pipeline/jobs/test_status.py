@@ -453,6 +453,9 @@ def test_logs_can_be_narrowed(failed_job: ObjectStore, latentscale: Command) -> 
     ended = latentscale("logs", failed_job.url, "--stage", "side")
     assert ended.out.splitlines()[1].endswith("Z side: started (computed)")
     assert "failing" not in ended.out
+    ended = latentscale("logs", failed_job.url, "--stage", "side", "--failed")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err.strip().endswith(": nothing failed in stage side")
     ended = latentscale("logs", failed_job.url, "--stage", "slide")
     assert ended.code == 2
     assert "this job's stages are failing, after, draw, square, side" in ended.err
