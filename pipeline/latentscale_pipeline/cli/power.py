@@ -58,6 +58,7 @@ def _described(one: Power) -> dict[str, Any]:
         "measure": score.measure,
         "score": score.score,
         "of": score.of,
+        "label": score.label,
         "kernel": score.kernel,
         "order": score.order,
         "scale": score.scale,

@@ -120,7 +120,8 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
         )
     headlines = headlines_of(job.scores)
     compared = sum(bool(score.expected or score.samples) for score in headlines)
-    whole = [score for score in headlines if score.label is None]
+    # Of the shares of labels, the least usual one beside a reference speaks for all.
+    whole = [score for score in headlines if score.label is None or score.expected is not None]
     level = LEVEL / max(compared, 1)
     found = [power for score in whole if (power := _power(job, score, change, level))]
     if not found:

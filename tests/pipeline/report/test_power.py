@@ -142,6 +142,19 @@ def test_shares_of_rows_are_found_by_the_root_of_their_number() -> None:
     assert power.needed.rows == 150
 
 
+def test_the_share_of_a_label_counts_beside_a_reference() -> None:
+    about = {"measure": "label_shares", "score": "share", "label": "news", "unit": SHARE_OF_ROWS}
+    n = {"corpus": 1000, "reference": 2000}
+    share = {"value": 0.3, "lower": 0.3, "upper": 0.3}
+    found = {**expected(1 / ROWS, n), "centre": 0.31, "smallest_found": 0.06}
+    [power] = find_power(job(n, **about, **share, expected=found), 0.02)
+    assert (power.usual, power.shown) == (0.31, 0.06)
+    assert power.needed is not None
+    assert power.needed.rows == 9000
+    with pytest.raises(BadInput, match="no score of this job was measured on samples"):
+        find_power(job({"corpus": 1000}, **about, **share, sampling_error=0.01), 0.02)
+
+
 def test_no_number_of_rows_shows_what_samples_are_too_small_for() -> None:
     n = {"corpus": 1000, "reference": 2000}
     [power] = find_power(job(n, expected=expected(1e6, n)), 0.01)
