@@ -134,6 +134,8 @@ def test_rows_are_a_table(tmp_path: Path) -> None:
 def test_what_selects_nothing_is_told(results: JobResults) -> None:
     by_order = results.scores.where(measure="vendi", order=1)
     assert len(by_order) == len(results.scores.where(measure="vendi", order="1")) > 0
+    assert len(by_order) == len(results.scores.where(measure="vendi", order=np.int64(1)))
+    assert len(by_order) == len(results.scores.where(measure="vendi", order=np.float32(1)))
     assert len(results.scores.where(order=np.inf)) == len(results.scores.where(order="inf"))
     with pytest.raises(ValueError, match="of must be 'corpus', 'reference' or 'pair'"):
         results.scores.where(of="pairs")

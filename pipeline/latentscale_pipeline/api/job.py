@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from multiprocessing import current_process
+from numbers import Real
 from pathlib import Path
 from typing import Any, overload
 
@@ -97,8 +98,8 @@ class Scores(Sequence[Score], Tabular):
             raise ValueError(f"of must be 'corpus', 'reference' or 'pair', not {wanted['of']!r}")
         # Orders are texts in results, because infinity is one.
         order = wanted.get("order")
-        if isinstance(order, int | float):
-            wanted["order"] = order_name(order)
+        if isinstance(order, Real):
+            wanted["order"] = order_name(float(order))
         return Scores(
             [s for s in self if all(getattr(s, name) == value for name, value in wanted.items())]
         )

@@ -75,7 +75,7 @@ SELECTION = (
     ),
     click.option(
         "--drop-duplicates",
-        type=click.FloatRange(0.0),
+        type=click.FloatRange(0.0, min_open=True),
         metavar="DISTANCE",
         help="Leave out rows within this distance of an earlier row of the corpus that stays.",
     ),

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.storage.objects import ObjectStore
 
 
 def read_text(path: str | Path, what: str) -> str:
@@ -20,9 +21,13 @@ def read_text(path: str | Path, what: str) -> str:
 
 
 def write_text(path: str | None, text: str) -> None:
-    """Write text to a file, or print it if no file is named; an error is one line."""
+    """Write text to a file or URL, or print it if none is named; an error is one line."""
     if path is None:
         click.echo(text, nl=False)
+        return
+    if "://" in path:
+        folder, _, name = path.rpartition("/")
+        ObjectStore(folder).write(name, text.encode())
         return
     try:
         Path(path).write_text(text, encoding="utf-8")

@@ -61,7 +61,10 @@ def warnings_of(matrix: Matrix) -> list[str]:
     unknown = [
         found.title
         for found in matrix.matrices()
-        if any(score.sampling_error is None for score in found.scores.values())
+        if any(
+            score.value is not None and score.sampling_error is None
+            for score in found.scores.values()
+        )
     ]
     if unknown:
         said.append(
@@ -78,7 +81,24 @@ def warnings_of(matrix: Matrix) -> list[str]:
         if (part := job.results.part(name)) is not None
         for caveat in measure.report.caveats(part, job.results)
     ]
-    return said
+    return [*said, *_unmeasured(matrix)]
+
+
+def _unmeasured(matrix: Matrix) -> Iterator[str]:
+    """Say which measures some pairs lack, and why the first of them does."""
+    for name in MEASURES:
+        reasons = {
+            places: reason
+            for places, job in matrix.jobs.items()
+            if (reason := job.results.measures.get(f"{name}_reason"))
+        }
+        if reasons:
+            (one, other), reason = next(iter(reasons.items()))
+            names = f"{printable(matrix.names[one])} and {printable(matrix.names[other])}"
+            yield (
+                f"{name}: {len(reasons)} of {len(matrix.jobs)} pairs have no "
+                f"value, such as {names}: {printable(reason)}."
+            )
 
 
 def nearest_and_farthest(matrix: Matrix, found: ScoreMatrix) -> str:

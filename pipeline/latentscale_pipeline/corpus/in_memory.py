@@ -6,7 +6,7 @@ sums follow the shards, so the results equal those of a stored corpus.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,7 +86,7 @@ def hold_rows(
         raise BadInput(
             f"{name} must be a two-dimensional numeric array with at least one row; got shape "
             f"{given.shape} and dtype {given.dtype}"
-            f"{_how_to_stack(rows) if given.dtype.kind == 'O' else ''}"
+            f"{_how_to_convert(rows, given.shape) if given.dtype.kind == 'O' else ''}"
         )
     with np.errstate(over="ignore"):  # _check_rows refuses values that overflow
         stored = np.ascontiguousarray(given, stored_dtype([given.dtype]))
@@ -116,7 +116,7 @@ def hold_rows(
 
 def _refuse_other_columns(rows: Any, name: str) -> None:
     """Refuse a data frame with a column that is no coordinate, by its name."""
-    for column in getattr(rows, "columns", ()):
+    for column in _column_names(rows):
         for kind, names in COLUMNS.items():
             if str(column).lower() in names:
                 raise BadInput(
@@ -127,15 +127,28 @@ def _refuse_other_columns(rows: Any, name: str) -> None:
 
 def _vector_column(rows: Any) -> Any:
     """Return the name of a data frame's first column of vectors; None if it has none."""
-    for name in getattr(rows, "columns", ()):
-        if isinstance(next(iter(rows[name]), None), list | tuple | np.ndarray):
+    for name in _column_names(rows):
+        first = next(iter(rows[name]), None)
+        if isinstance(first, list | tuple | np.ndarray) or hasattr(first, "values"):
             return name
     return None
 
 
-def _how_to_stack(rows: Any) -> str:
-    """Return how a column of vectors becomes an array; it is named if rows are a data frame."""
+def _column_names(rows: Any) -> Sequence[Any]:
+    """Return the names of a data frame's columns, or of those of a table of Arrow."""
+    names: Sequence[Any] = getattr(rows, "column_names", getattr(rows, "columns", ()))
+    return names
+
+
+def _how_to_convert(rows: Any, shape: tuple[int, ...]) -> str:
+    """Return how objects become an array of numbers; a column of vectors is named."""
     name = _vector_column(rows)
+    if name is not None and hasattr(rows, "column_names"):
+        return f"; the vectors of a column become one by np.stack(table[{name!r}].to_numpy())"
+    if name is None and len(shape) == 2:
+        return "; make them numbers by rows.astype('float32')"
+    if name is None and not shape:
+        return "; give an array, as np.array(list(rows)) is"
     if name is not None:
         return f"; the vectors of a column become one by np.stack(frame[{name!r}])"
     return "; a column of vectors becomes one by np.stack(column)"

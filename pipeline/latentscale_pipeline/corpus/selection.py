@@ -234,8 +234,8 @@ def _fits(text: str, dtype: np.dtype[Any]) -> bool:
 def _companion(corpus: Corpus, name: str, advice: str = "") -> npt.NDArray[Any]:
     if name not in corpus.manifest.arrays:
         has = ", ".join(sorted(corpus.manifest.arrays)) or "no ids, labels or weights"
-        advice = advice or (
-            f"; use --rows JOB for what a job knows, --table FILE, or ingest it again with {name}"
-        )
+        again = f", or ingest it again with {name}" if name in SEVERAL.values() else ""
+        also = ", or" if not again else ","
+        advice = advice or f"; use --rows JOB for what a job knows{also} --table FILE{again}"
         raise BadInput(f"{corpus.url}: it has no {name} (it has {has}){advice}")
     return np.concatenate(list(corpus.companion_blocks(name)))

@@ -114,7 +114,7 @@ ADDED: Mapping[str, str | None] = {
 """Columns that entries of earlier versions don't have, and what stands for them."""
 
 JOB_COLUMNS = tuple(
-    field.name for field in fields(Entry) if field.name not in {"scores", "accepted"}
+    field.name for field in fields(Entry) if field.name not in {"scores", "accepted", "rejected"}
 )
 """Columns that describe the job and its evaluation."""
 

@@ -85,6 +85,7 @@ def assemble_results(
         ),
         verdict=SAME_CORPORA
         if len({corpus.fingerprint for corpus in plan.corpora.values()}) < len(plan.corpora)
+        and not plan.config.pair
         else judge(
             scores,
             compares="reference" in plan.corpora,

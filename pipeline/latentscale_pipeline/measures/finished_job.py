@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from latentscale_pipeline.config.section import validate
@@ -165,13 +165,21 @@ def _latest(parent: ObjectStore, name: str, folders: Sequence[str]) -> str:
     """Return the folder whose job finished last; those that aren't finished don't count."""
     times = {}
     for folder in folders:
-        document = _read_object(parent.child(folder), "results.json") or {}
-        finished = document.get("job", {}).get("finished")
+        finished = _when_finished(_read_object(parent.child(folder), "results.json"))
         if finished is not None:
-            times[folder] = datetime.fromisoformat(finished)
+            times[folder] = finished
     if not times:
         raise BadInput(f"{parent.locate(name)}: no job of this name is finished; run it first")
     return max(times, key=lambda folder: times[folder])
+
+
+def _when_finished(document: dict[str, Any] | None) -> datetime | None:
+    """Return when a job finished; None if its results don't say it."""
+    try:
+        time = datetime.fromisoformat((document or {})["job"]["finished"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def suggest_job(store: ObjectStore) -> str:

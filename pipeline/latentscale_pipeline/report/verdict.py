@@ -492,11 +492,13 @@ def _share_rows(outside: list[Compared], known: list[Compared]) -> Verdict:
 def _cannot_tell(unknown: list[Score], known: list[Compared]) -> Verdict:
     if not unknown:
         return Verdict(value="cannot_tell", reason="No headline score was measured.")
-    why = unknown[0].expected_reason or "the job was measured by an earlier version"
+    first = unknown[0]
+    why = first.reason or first.expected_reason or "the job was measured by an earlier version"
     count = f"{len(unknown)} of {len(unknown) + len(known)} headline scores"
     has = "has" if len(unknown) == 1 else "have"
     such = "" if len(unknown) == 1 else "such as "
-    which = f", {such}{full_title(unknown[0])}" if known and unknown[0].expected_reason else ""
+    named = known and (first.reason or first.expected_reason)
+    which = f", {such}{full_title(first)}" if named else ""
     return Verdict(
         value="cannot_tell",
         reason=f"{count} {has} no expected range{which}: {why}.",

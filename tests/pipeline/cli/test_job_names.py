@@ -86,12 +86,15 @@ def test_the_latest_of_a_name_is_the_one_that_finished_last(
     none = latentscale("status", jobs / "v3@latest")
     assert none.err == f"latentscale: {jobs}/v3: no job of this name is finished; run it first\n"
     # Neither the order of hashes nor that of the files says which is the latest.
-    for name, hour in (("twice-00000001", "02:00:00+00:00"), ("twice-00000002", "01:59:59+00:00")):
+    for name, hour in (("twice-00000001", "02:00:00+00:00"), ("twice-00000002", "01:59:59")):
         path = jobs / name / "results.json"
         results = json.loads(path.read_text())
         results["job"]["finished"] = f"2026-11-27T{hour}"
         path.write_text(json.dumps(results))
     (jobs / "twice-00000003").mkdir()
+    for number, written in enumerate(({"finished": "yesterday"}, {"finished": None}, "x"), 4):
+        (jobs / f"twice-{number:08d}").mkdir()
+        (jobs / f"twice-{number:08d}" / "results.json").write_text(json.dumps({"job": written}))
     for command in ("status", "verify", "export-metrics"):
         found = latentscale(command, jobs / "twice@latest")
         assert found == latentscale(command, jobs / "twice-00000001")
@@ -128,6 +131,12 @@ def test_a_job_in_an_object_store_is_found(latentscale: Command, jobs: Path, s3_
         store.write(f"v2a-1a2b3c4d/{path.name}", path.read_bytes())
     whole = latentscale("compare", f"{s3_url}/v2a-1a2b3c4d", jobs / "v2b")
     assert whole.code == 0
+    shown = latentscale("report", jobs / "v2a", "--format", "md")
+    wrote = latentscale(
+        *("report", jobs / "v2a", "--format", "md", "--output", f"{s3_url}/reports/v2a.md")
+    )
+    assert (wrote.code, wrote.out) == (0, "")
+    assert store.read("reports/v2a.md").decode() == shown.out
     assert latentscale("compare", f"{s3_url}/v2a", jobs / "v2b") == whole
 
 

@@ -275,6 +275,24 @@ def test_columns_and_invalid_rows_are_those_of_all_sources(
     assert found.err.count("1 row of the corpus left out") == 1
 
 
+def test_a_measure_that_a_pair_lacks_is_named_with_its_reason(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    first, second, *_ = save(tmp_path, n=60)
+    np.save(tmp_path / "few.npy", np.load(first)[:10])
+    ended = latentscale(
+        "matrix", first, second, tmp_path / "few.npy", "--measures", "mmd,vendi", "--output",
+        tmp_path / "o", "-o", "cluster.kind=serial", "--quiet",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert (
+        "mmd: 2 of 3 pairs have no value, such as a and few: the reference has fewer than 20 rows."
+    ) in ended.out
+    [table] = (tmp_path / "o").glob("corpora-matrix-*/matrix.csv")
+    of_mmd = [line for line in table.read_text().splitlines() if ",mmd," in line]
+    assert [line.split(",mmd,")[0] for line in of_mmd] == ["a,b", "a,few", "b,few"]
+
+
 def test_a_corpus_without_a_scale_leaves_gaps(tmp_path: Path, latentscale: Command) -> None:
     first, second, *_ = save(tmp_path, n=60)
     flat = tmp_path / "lang=flat.npy"  # a file whose name isn't NAME=SOURCE

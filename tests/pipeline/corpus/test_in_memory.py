@@ -1,6 +1,7 @@
 """A corpus in memory reads as the one that an ingest writes."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,3 +66,30 @@ def test_a_data_frame_is_told_which_of_its_columns_has_the_vectors() -> None:
         hold_rows(frame, "corpus")
     held = hold_rows(np.stack(frame["embedding"]), "corpus")
     np.testing.assert_array_equal(held.read_all(), [[1.0, 2.0], [3.0, 4.0]])
+
+
+def test_a_table_of_arrow_is_read_as_a_data_frame_is() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    rows = np.arange(12, dtype="f4").reshape(4, 3)
+    held = hold_rows(pyarrow.table({name: rows[:, i] for i, name in enumerate("xyz")}), "corpus")
+    np.testing.assert_array_equal(held.read_all(), rows)
+    table = pyarrow.table({"id": ["a", "b"], "embedding": [[1.0, 2.0], [3.0, 4.0]]})
+    with pytest.raises(BadInput, match=r"by np\.stack\(table\['embedding'\]\.to_numpy\(\)\)"):
+        hold_rows(table, "corpus")
+    held = hold_rows(np.stack(table["embedding"].to_numpy()), "corpus")
+    np.testing.assert_array_equal(held.read_all(), [[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(BadInput, match="column 'label', which is no coordinate"):
+        hold_rows(pyarrow.table({"label": ["a"], "x": [1.0]}), "corpus")
+
+
+@pytest.mark.parametrize(
+    ("rows", "advice"),
+    [
+        (np.ones((3, 2), object), r"make them numbers by rows\.astype\('float32'\)"),
+        ((row for row in ([1.0], [2.0])), r"give an array, as np\.array\(list\(rows\)\) is"),
+        (np.array([[1.0], [2.0, 3.0]], object), r"one by np\.stack\(column\)"),
+    ],
+)
+def test_objects_are_refused_with_what_makes_numbers_of_them(rows: Any, advice: str) -> None:
+    with pytest.raises(BadInput, match=advice):
+        hold_rows(rows, "corpus")

@@ -17,7 +17,14 @@ import pytest
 from scipy import stats
 
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.history.entries import Entry, dump_entry, load_entry, make_entry
+from latentscale_pipeline.history.entries import (
+    ADDED,
+    JOB_COLUMNS,
+    Entry,
+    dump_entry,
+    load_entry,
+    make_entry,
+)
 from latentscale_pipeline.history.opening import LIMITS
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.history.report import series_report
@@ -460,3 +467,7 @@ def test_an_entry_of_an_earlier_version_has_no_verdict() -> None:
     stream = io.BytesIO()
     parquet.write_table(pyarrow.table({name: table[name] for name in left}), stream)
     assert load_entry(stream.getvalue(), "here") == entry
+    # What is said of an entry later isn't in it, and what a version adds has a stand-in.
+    first = "job name url finished registered version corpus_fingerprint reference_fingerprint "
+    first += "corpus_rows seconds peak_memory_bytes workflow evaluation baseline passed failures"
+    assert set(JOB_COLUMNS) == {*first.split(), *ADDED}

@@ -77,6 +77,8 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
     search = nearest.choose_search(section, facts)
     if search is None:
         reason = why_not_compared(facts)
+        missing = f"Near rows and outliers weren't counted: {reason}."
+        remark = " ".join(filter(None, [remark, missing]))
         return Findings(None, reason=reason, corpora=repeated, remark=remark)
     counts = results(shares.STAGE).values
     scores = tuple(_scores(facts, counts, search, results))

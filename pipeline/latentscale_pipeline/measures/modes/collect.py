@@ -29,8 +29,13 @@ from latentscale_pipeline.storage.artifacts import Artifact
 
 def collect_modes(section: ModesSection, facts: JobFacts, results: Results) -> Findings:
     """Collect the modes, with where chance puts the largest of them."""
-    if reason := too_few_rows(facts):
-        return Findings(None, reason=reason)
+    if few := too_few_rows(facts):
+        unknown = [
+            _score(section, kernel, KINDS[role], None, few)
+            for kernel in section.kernels
+            for role in facts.corpora
+        ]
+        return Findings(None, tuple(unknown), reason=few)
     modes: dict[str, list[Mode]] = {kind: [] for kind in KINDS.values()}
     scores: list[Score] = []
     expected: dict[int, ExpectedScore] = {}
@@ -80,11 +85,11 @@ def _expected(kind: str, found: Artifact) -> ExpectedScore:
 
 
 def _score(
-    section: ModesSection, kernel: str, kind: str, found: Artifact, reason: str | None
+    section: ModesSection, kernel: str, kind: str, found: Artifact | None, reason: str | None
 ) -> Score:
     """Return the largest mode of a kind, with its interval over random frequencies."""
     estimate = error = None
-    if reason is None:
+    if found is not None and reason is None:
         values = found.array(f"{kind}_values")
         largest = float(values[0]) if len(values) else 0.0
         error = float(found.array(f"{kind}_errors")[0]) if len(values) else None

@@ -260,3 +260,10 @@ def test_degenerate_models_say_why(tmp_path: Path) -> None:
     same = scores(run(tmp_path / "same", "rows", corpus=x, reference=2.0 * x))
     assert same["CKA, debiased"]["value"] == pytest.approx(1.0)
     assert same["neighbour overlap"]["value"] == 1.0
+
+
+def test_equal_rows_have_no_verdict_either(tmp_path: Path) -> None:
+    x, _ = models(1, 60)
+    results = run(tmp_path / "job", "rows", corpus=x, reference=x)
+    assert results["verdict"]["value"] is None
+    assert scores(results)["CKA"]["value"] == pytest.approx(1.0, abs=1e-12)

@@ -142,3 +142,6 @@ def test_without_a_bandwidth_or_rows_it_says_why(tmp_path: Path) -> None:
         "mmd": None,
         "mmd_reason": "the reference has fewer than 20 rows",
     }
+    [row] = few["scores"]
+    assert (row["value"], row["reason"]) == (None, "the reference has fewer than 20 rows")
+    assert "the reference has fewer than 20 rows" in few["verdict"]["reason"]

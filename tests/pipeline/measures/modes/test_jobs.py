@@ -174,3 +174,4 @@ def test_few_rows_say_why(tmp_path: Path) -> None:
         "modes": None,
         "modes_reason": "the reference has fewer than 100 rows",
     }
+    assert {row["reason"] for row in results["scores"]} == {"the reference has fewer than 100 rows"}
