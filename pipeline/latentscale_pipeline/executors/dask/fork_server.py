@@ -28,6 +28,9 @@ limits the length of its path to 107 characters."""
 _CLUSTER = "latentscale_pipeline.executors.dask.local"
 """Module whose imports every worker needs."""
 
+COMPILER = "latentscale_pipeline.executors.dask.compiler"
+"""Module that loads the compiler when it is imported."""
+
 
 def start_method() -> str:
     """Return how worker processes on this machine are started: ``forkserver`` or ``spawn``."""
@@ -48,7 +51,7 @@ def start_fork_server(modules: Iterable[str] = ()) -> None:
         from multiprocessing.forkserver import ensure_running
 
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["distributed", _CLUSTER, *sorted(modules)])
+        context.set_forkserver_preload(["distributed", _CLUSTER, COMPILER, *sorted(modules)])
         with block_interrupts(), environment(WORKER_ENVIRONMENT):
             ensure_running()
 

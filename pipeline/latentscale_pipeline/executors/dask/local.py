@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import importlib.util
 import os
 import socket
@@ -12,11 +13,9 @@ from typing import Any
 
 import dask
 import distributed
-import numpy as np
 from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
-from latentscale.tiles.device import unit_rows
 from latentscale_pipeline.config.cluster import Local
 from latentscale_pipeline.engine.memory import IDLE_WORKER_BYTES, task_memory
 from latentscale_pipeline.executors.dask.environment import (
@@ -26,6 +25,7 @@ from latentscale_pipeline.executors.dask.environment import (
 )
 from latentscale_pipeline.executors.dask.executor import DaskExecutor, connection_errors
 from latentscale_pipeline.executors.dask.fork_server import (
+    COMPILER,
     block_interrupts,
     start_fork_server,
     start_method,
@@ -69,12 +69,8 @@ class CompilerStart(distributed.WorkerPlugin):
     name = "latentscale-compiler-start"
 
     async def setup(self, worker: distributed.Worker) -> None:
-        """Call a small compiled function in a thread."""
-        await asyncio.to_thread(_scale_one_row)
-
-
-def _scale_one_row() -> None:
-    unit_rows(np.ones((1, 1), np.float32), np.ones(1), np.empty((1, 1), np.float32))
+        """Load it in a thread; a forked worker has it."""
+        await asyncio.to_thread(importlib.import_module, COMPILER)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Workers are forked from a process that has imported everything."""
 
+import multiprocessing
 import os
 import sys
 import tempfile
@@ -19,8 +20,8 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def loaded(module: str) -> bool:
-    return module in sys.modules
+def end_with_a_failure_unless_loaded(module: str) -> None:
+    sys.exit(module not in sys.modules)
 
 
 def parent_command() -> str:
@@ -42,6 +43,16 @@ def test_a_forked_worker_has_the_variables_of_the_driver_and_nothing_else(
     assert "LATENTSCALE_TEST_BEFORE" not in seen
     assert seen["LATENTSCALE_TEST_AFTER"] == "2"
     assert {name: seen[name] for name in WORKER_ENVIRONMENT} == WORKER_ENVIRONMENT
+
+
+@linux
+def test_a_process_is_forked_with_the_compiler_loaded() -> None:
+    fork_server.start_fork_server()
+    context = multiprocessing.get_context("forkserver")
+    forked = context.Process(target=end_with_a_failure_unless_loaded, args=(fork_server.COMPILER,))
+    forked.start()
+    forked.join(60)
+    assert forked.exitcode == 0
 
 
 def test_the_variables_of_the_driver_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
