@@ -68,7 +68,8 @@ SELECTION = (
     click.option("--where", help="Rows for which a condition holds, such as \"labels == 'en'\"."),
     click.option(
         "--table",
-        help="Files with more columns for --where, one row per row of the corpus or its sources.",
+        help="Files with more columns for --where: rows with the ids of the corpus in a column id, "
+        "or one row per row of the corpus or its sources.",
     ),
     click.option(
         "--rows", "job", metavar="JOB", help="A finished job whose columns --where may name."

@@ -6,11 +6,9 @@ keep their order. They become a source, so that the usual ingest can make a new 
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,13 +18,11 @@ import xxhash
 from latentscale.array_types import BoolArray, Int64Array
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import matching_rows, names_in, suggest_quotes
-from latentscale_pipeline.corpus.formats import open_values
 from latentscale_pipeline.corpus.formats.container import STRINGS
-from latentscale_pipeline.corpus.formats.text import Text
 from latentscale_pipeline.corpus.formats.zarr import corpus_rows
-from latentscale_pipeline.corpus.ingest.sources import Source, Sources, find_files
+from latentscale_pipeline.corpus.ingest.sources import Source, Sources
+from latentscale_pipeline.corpus.tables import Table
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.storage.urls import strip_credentials
 
 SUGGESTED_AMONG = 100_000
 """Number of rows among whose ids or labels one is suggested."""
@@ -46,7 +42,7 @@ class Selection:
     where : str or None
         A condition on ``ids``, ``labels``, ``weights`` and the columns of ``table``.
     table : str or None
-        Files with one row for each row of the corpus; several are read in natural order.
+        Files with the columns, read as :class:`latentscale_pipeline.corpus.tables.Table` does.
     sample : int or None
         Number of rows to draw at random, without replacement, from those selected.
     seed : int
@@ -86,9 +82,10 @@ def choose_rows(
             chosen &= having
     if selection.where is not None:
         columns, nulls = {}, {}
+        table = None if selection.table is None else Table(corpus, selection.table)
         for name in names_in(selection.where):
             advice = suggest_quotes(selection.where, name)
-            columns[name], nulls[name] = _column(corpus, name, selection.table, advice)
+            columns[name], nulls[name] = _column(corpus, name, table, advice)
         chosen &= matching_rows(selection.where, columns, corpus.n, nulls)
     rows = np.flatnonzero(chosen)
     if selection.sample is not None:
@@ -130,7 +127,7 @@ def no_row_has(what: str, missing: Sequence[str], known: npt.NDArray[Any]) -> st
 
 
 def _column(
-    corpus: Corpus, name: str, table: str | None, advice: str = ""
+    corpus: Corpus, name: str, table: Table | None, advice: str = ""
 ) -> tuple[npt.NDArray[Any], BoolArray]:
     """Return a column that a condition names, and which of its values are missing."""
     several = SEVERAL.get(name, name)
@@ -139,96 +136,8 @@ def _column(
     elif table is None:
         found = _companion(corpus, name, advice)
     else:
-        return _of_table(corpus, name, table)
+        return table.column(name)
     return found, np.zeros(corpus.n, bool)
-
-
-def _of_table(corpus: Corpus, name: str, table: str) -> tuple[npt.NDArray[Any], BoolArray]:
-    """Return a column of a table's files, and which of its values are missing.
-
-    The table has a row for each row of the corpus, or for each of its sources. Cells of text files
-    are read as they are written, and are numbers if all of them are.
-    """
-    where = strip_credentials(table)
-    blocks: list[npt.NDArray[Any]] = []
-    nulls: list[BoolArray] = []
-    as_numbers = True
-    for file in find_files(table):
-        container, field = open_values(file, "", name)
-        if len(field.shape) != 1:
-            raise BadInput(
-                f"{container.locate(field)}: the column doesn't have one value per row; use "
-                "another column"
-            )
-        numbered = isinstance(container, Text) and field.dtype.kind in "ifT"
-        dtype = STRINGS if numbered else field.dtype
-        field = replace(field, dtype=dtype, empty_for_null=dtype.kind in "biufT")
-        as_numbers = as_numbers and numbered
-        for block in container.blocks(field, 0, field.shape[0]):
-            values, missing = _without_texts(block, dtype, container.locate(field))
-            blocks.append(values)
-            nulls.append(missing)
-    rows, of_sources = sum(map(len, blocks)), corpus.source_count
-    if rows not in (corpus.n, of_sources):
-        also = f", and its sources {of_sources}" if of_sources != corpus.n else ""
-        raise BadInput(
-            f"{where}: the table has {rows} rows, but {corpus.url} has {corpus.n}{also}; give one "
-            "row for each, in the same order"
-        )
-    if len({block.dtype.kind == "T" for block in blocks}) > 1:
-        raise BadInput(f"{where}: its {name} is text in one file and numbers in another; fix it")
-    column, null = np.concatenate(blocks), np.concatenate(nulls)
-    if rows != corpus.n:
-        kept = corpus.source_rows(np.arange(corpus.n))
-        column, null = column[kept], null[kept]
-    if as_numbers:
-        return _numbers(column)
-    if column.dtype.kind != "S":
-        return column, null
-    try:
-        return np.char.decode(column, "utf-8").astype(STRINGS), null
-    except UnicodeDecodeError:
-        raise BadInput(f"{where}: its {name} isn't UTF-8; convert the file") from None
-
-
-def _numbers(texts: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], BoolArray]:
-    """Return the cells of a text file as numbers if all are, and which of them are missing."""
-    empty = np.asarray(texts == "", bool)
-    plain = empty.all() or (np.strings.find(texts, "_") >= 0).any()  # 1_000 is Python's
-    for dtype, nothing in () if plain else ((np.int64, "0"), (np.float64, "nan")):
-        with contextlib.suppress(ValueError, OverflowError):
-            values = np.where(empty, nothing, texts).astype(dtype)
-            return values, empty | np.isnan(values)
-    return texts, np.zeros(len(texts), bool)
-
-
-def _without_texts(
-    block: npt.NDArray[Any], dtype: np.dtype[Any], where: str
-) -> tuple[npt.NDArray[Any], BoolArray]:
-    """Return a block of values in their own dtype, and which of them are missing.
-
-    Whole numbers and booleans are read as texts where one is missing; theirs is the empty text.
-    """
-    if block.dtype.kind == "f":
-        return block, np.isnan(block)
-    if block.dtype.kind != "T" or dtype.kind not in "biu":
-        return block, np.zeros(len(block), bool)
-    missing = block == ""
-    if dtype.kind == "b":
-        return block == "True", missing
-    try:
-        return np.where(missing, "0", block).astype(dtype), missing
-    except (ValueError, OverflowError):
-        wrong = next(text for text in block.tolist() if text and not _fits(text, dtype))
-        raise BadInput(
-            f"{where}: {wrong[:40]!r} isn't a whole number, as the first are; fix it"
-        ) from None
-
-
-def _fits(text: str, dtype: np.dtype[Any]) -> bool:
-    limits = np.iinfo(dtype)
-    whole = re.fullmatch(r"[+-]?\d+", text) is not None
-    return whole and limits.min <= int(text) <= limits.max
 
 
 def _companion(corpus: Corpus, name: str, advice: str = "") -> npt.NDArray[Any]:

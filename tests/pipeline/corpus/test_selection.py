@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -241,6 +242,61 @@ def test_a_csv_table_in_several_files(tmp_path: Path, corpus: Corpus) -> None:
         (tmp_path / "parts" / f"{name}.csv").write_text(text)
     found = choose_rows(corpus, Selection(where="year < 5", table=str(tmp_path / "parts")))
     assert found.tolist() == [i for i in range(N) if i % 10 < 5 and i != 1400]
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """A corpus of five rows with the ids 10, 11, …, 14."""
+    tmp_path = tmp_path_factory.mktemp("numbered")
+    np.save(tmp_path / "rows.npy", np.eye(5, dtype="f4"))
+    (tmp_path / "ids").write_text("".join(f"{i}\n" for i in range(10, 15)))
+    ingest([str(tmp_path / "rows.npy")], str(tmp_path / "c"), ids=str(tmp_path / "ids"))
+    return open_corpus(str(tmp_path / "c"))
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_table_with_ids_may_have_another_order_and_more_rows(
+    tmp_path: Path, numbered: Corpus, kind: str
+) -> None:
+    ids = [12, 99, 10, 14, 13, 11, 7]
+    file = tmp_path / f"t.{kind}"
+    frame = pd.DataFrame({"id": ids, "year": [2000 + i for i in ids]})
+    if kind == "csv":
+        frame.to_csv(file, index=False)
+    elif kind == "jsonl":
+        frame.to_json(file, orient="records", lines=True)
+    else:
+        frame.to_parquet(file)
+
+    def found(condition: str) -> list[int]:
+        return choose_rows(numbered, Selection(where=condition, table=str(file))).tolist()
+
+    assert found("year == 2012") == [2]
+    assert found("year < 2012") == [0, 1]
+    assert found("ids == '12' and year > 2000") == [2]
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ([1, 2, 3, 4, 5], [0, 1]),  # ids of something else: by order
+        ([10, 11, 12, 13, 9], r"its id lacks 1 of the 5 ids of .*, such as '14'; give a row for"),
+        ([10, 11, 12, 13, 14, 11], r"its id has '11' in several rows; give one row for each id"),
+        ([10, 11, 12, 13, 14, 9, 9], [0, 1]),
+        ([1, 2, 3, 4], r"the table has 4 rows, but .* has 5; .*, or a column id with the ids"),
+    ],
+)
+def test_ids_of_a_table_are_all_those_of_the_corpus_or_others(
+    tmp_path: Path, numbered: Corpus, ids: list[int], expected: list[int] | str
+) -> None:
+    frame = pd.DataFrame({"id": ids, "year": range(len(ids))})
+    frame.to_parquet(tmp_path / "t.parquet")
+    selection = Selection(where="year < 2", table=str(tmp_path / "t.parquet"))
+    if isinstance(expected, list):
+        assert choose_rows(numbered, selection).tolist() == expected
+    else:
+        with pytest.raises(BadInput, match=expected):
+            choose_rows(numbered, selection)
 
 
 @pytest.mark.parametrize("value", [150.5, "abc", True, 2**70])

@@ -1,0 +1,200 @@
+"""Columns of a user's own files for the rows of a corpus.
+
+A table belongs to a corpus by its ids or by its order. If it has a column of ids, and ids of the
+corpus are among them, each row of the corpus has the row with its id. Otherwise the table has a row
+for each row of the corpus, or for each of its sources, in their order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from latentscale.array_types import BoolArray, Int64Array
+from latentscale_pipeline.corpus.corpus import Corpus
+from latentscale_pipeline.corpus.formats import open_values
+from latentscale_pipeline.corpus.formats.container import STRINGS, find_column
+from latentscale_pipeline.corpus.formats.file import File
+from latentscale_pipeline.corpus.formats.text import Text
+from latentscale_pipeline.corpus.ingest.sources import COLUMNS, find_files
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.storage.urls import strip_credentials
+
+
+@dataclass(frozen=True)
+class Table:
+    """Files with columns for the rows of a corpus; several are read in natural order."""
+
+    corpus: Corpus
+    url: str
+
+    @cached_property
+    def files(self) -> Sequence[File]:
+        """The files."""
+        return find_files(self.url)
+
+    @property
+    def where(self) -> str:
+        """The files, for messages."""
+        return strip_credentials(self.url)
+
+    def column(self, name: str) -> tuple[npt.NDArray[Any], BoolArray]:
+        """Return a column for the rows of the corpus, and which of its values are missing.
+
+        Cells of text files are read as they are written, and are numbers if all of them are.
+
+        Raises
+        ------
+        BadInput
+            If there is no such column, or its rows don't belong to those of the corpus.
+        """
+        column, null, as_numbers = self._read(name)
+        by_id = self._places_by_id
+        places = self._places_by_order(len(column)) if by_id is None else by_id
+        column, null = column[places], null[places]
+        if as_numbers:
+            return _numbers(column)
+        if column.dtype.kind != "S":
+            return column, null
+        try:
+            return np.char.decode(column, "utf-8").astype(STRINGS), null
+        except UnicodeDecodeError:
+            raise BadInput(f"{self.where}: its {name} isn't UTF-8; convert the file") from None
+
+    def _read(self, name: str) -> tuple[npt.NDArray[Any], BoolArray, bool]:
+        """Return a column of all files, what is missing, and whether texts may be numbers."""
+        blocks: list[npt.NDArray[Any]] = []
+        nulls: list[BoolArray] = []
+        as_numbers = True
+        for file in self.files:
+            container, field = open_values(file, "", name)
+            if len(field.shape) != 1:
+                raise BadInput(
+                    f"{container.locate(field)}: the column doesn't have one value per row; use "
+                    "another column"
+                )
+            numbered = isinstance(container, Text) and field.dtype.kind in "ifT"
+            dtype = STRINGS if numbered else field.dtype
+            field = replace(field, dtype=dtype, empty_for_null=dtype.kind in "biufT")
+            as_numbers = as_numbers and numbered
+            for block in container.blocks(field, 0, field.shape[0]):
+                values, missing = _without_texts(block, dtype, container.locate(field))
+                blocks.append(values)
+                nulls.append(missing)
+        if len({block.dtype.kind == "T" for block in blocks}) > 1:
+            raise BadInput(
+                f"{self.where}: its {name} is text in one file and numbers in another; fix it"
+            )
+        return np.concatenate(blocks), np.concatenate(nulls), as_numbers
+
+    def _places_by_order(self, rows: int) -> Int64Array | slice:
+        """Return the row of the table for every row of the corpus, by their order."""
+        corpus = self.corpus
+        if rows == corpus.n:
+            return slice(None)
+        if rows == corpus.source_count:
+            return corpus.source_rows(np.arange(corpus.n))
+        of_sources = corpus.source_count
+        also = f", and its sources {of_sources}" if of_sources != corpus.n else ""
+        raise BadInput(
+            f"{self.where}: the table has {rows} rows, but {corpus.url} has {corpus.n}{also}; give "
+            "one row for each, in the same order, or a column id with the ids of the corpus"
+        )
+
+    @cached_property
+    def _places_by_id(self) -> Int64Array | None:
+        """The row of the table for every row of the corpus by its id; None if it has other ids."""
+        name = self._name_of_ids()
+        if name is None:
+            return None
+        column, _, _ = self._read(name)
+        given = column.astype(STRINGS) if column.dtype.kind != "S" else _decoded(column)
+        known = np.concatenate(list(self.corpus.companion_blocks("ids"))).astype(STRINGS)
+        if len(given) == len(known) and (given == known).all():
+            return np.arange(len(known))
+        if not len(given):
+            return None
+        order = np.argsort(given, kind="stable")
+        found = np.minimum(np.searchsorted(given, known, sorter=order), len(given) - 1)
+        places = order[found]
+        lacking = np.flatnonzero(given[places] != known)
+        if len(lacking) == len(known):
+            return None
+        if len(lacking):
+            raise BadInput(
+                f"{self.where}: its {name} lacks {len(lacking):,} of the {len(known):,} ids of "
+                f"{self.corpus.url}, such as {known[lacking[0]]!r}; give a row for each, or rename "
+                "the column if it has other ids"
+            )
+        _refuse_repeated(given[order], known, f"{self.where}: its {name}")
+        return places.astype(np.int64)
+
+    def _name_of_ids(self) -> str | None:
+        """Return the name of the table's column of ids, if both have ids."""
+        if "ids" not in self.corpus.manifest.arrays:
+            return None
+        for name in COLUMNS["ids"]:
+            with contextlib.suppress(BadInput):
+                container, field = open_values(self.files[0], "", name)
+                if find_column(container, [name], field.shape[0]) is not None:
+                    return name
+        return None
+
+
+def _decoded(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.char.decode(column, "utf-8", "replace").astype(STRINGS)
+
+
+def _refuse_repeated(ordered: npt.NDArray[Any], known: npt.NDArray[Any], where: str) -> None:
+    """Refuse ids of which a corpus has one, if two rows of the table have it."""
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    taken = repeated[np.isin(repeated, known)]
+    if len(taken):
+        raise BadInput(f"{where} has {taken[0]!r} in several rows; give one row for each id")
+
+
+def _numbers(texts: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Return the cells of a text file as numbers if all are, and which of them are missing."""
+    empty = np.asarray(texts == "", bool)
+    plain = empty.all() or (np.strings.find(texts, "_") >= 0).any()  # 1_000 is Python's
+    for dtype, nothing in () if plain else ((np.int64, "0"), (np.float64, "nan")):
+        with contextlib.suppress(ValueError, OverflowError):
+            values = np.where(empty, nothing, texts).astype(dtype)
+            return values, empty | np.isnan(values)
+    return texts, np.zeros(len(texts), bool)
+
+
+def _without_texts(
+    block: npt.NDArray[Any], dtype: np.dtype[Any], where: str
+) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Return a block of values in their own dtype, and which of them are missing.
+
+    Whole numbers and booleans are read as texts where one is missing; theirs is the empty text.
+    """
+    if block.dtype.kind == "f":
+        return block, np.isnan(block)
+    if block.dtype.kind != "T" or dtype.kind not in "biu":
+        return block, np.zeros(len(block), bool)
+    missing = block == ""
+    if dtype.kind == "b":
+        return block == "True", missing
+    try:
+        return np.where(missing, "0", block).astype(dtype), missing
+    except (ValueError, OverflowError):
+        wrong = next(text for text in block.tolist() if text and not _fits(text, dtype))
+        raise BadInput(
+            f"{where}: {wrong[:40]!r} isn't a whole number, as the first are; fix it"
+        ) from None
+
+
+def _fits(text: str, dtype: np.dtype[Any]) -> bool:
+    limits = np.iinfo(dtype)
+    whole = re.fullmatch(r"[+-]?\d+", text) is not None
+    return whole and limits.min <= int(text) <= limits.max
