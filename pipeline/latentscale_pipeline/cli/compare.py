@@ -8,7 +8,14 @@ from dataclasses import replace
 import click
 from rich.console import Console
 
-from latentscale_pipeline.cli.options import ALL_SCORES, ALLOW_INCOMPARABLE, GATES, JSON, taking
+from latentscale_pipeline.cli.options import (
+    ALL_SCORES,
+    ALLOW_INCOMPARABLE,
+    GATES,
+    JSON,
+    several_jobs,
+    taking,
+)
 from latentscale_pipeline.cli.text_files import read_text, write_text
 from latentscale_pipeline.compare.document import comparison_document, dump_document
 from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
@@ -28,7 +35,7 @@ STANDARD_OUTPUT = "-"
 
 
 @click.command(no_args_is_help=True)
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB... BASELINE")
+@several_jobs("JOB... BASELINE")
 @taking(GATES, ALLOW_INCOMPARABLE, ALL_SCORES, JSON)
 @click.option(
     "--fail-on-difference", is_flag=True, help="Exit with 1 if JOB differs (the verdict)."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from latentscale_pipeline.cli.options import several_jobs
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.metrics.exposition import format_metrics
@@ -12,7 +13,7 @@ from latentscale_pipeline.storage.objects import ObjectStore
 
 
 @click.command("export-metrics", no_args_is_help=True)
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@several_jobs()
 @click.option(
     "--format",
     "written_as",

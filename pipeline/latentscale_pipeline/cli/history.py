@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from latentscale_pipeline.cli.options import JSON, OUTPUT, WRITTEN_AS, taking
+from latentscale_pipeline.cli.options import JSON, OUTPUT, WRITTEN_AS, several_jobs, taking
 from latentscale_pipeline.cli.status import print_rows
 from latentscale_pipeline.cli.text_files import write_text
 from latentscale_pipeline.errors import BadInput
@@ -47,7 +47,7 @@ def history() -> None:
 
 @history.command(no_args_is_help=True)
 @click.argument("registry", metavar="HISTORY")
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@several_jobs()
 @click.option("--tag", help="A word by which the (last) job can be picked as a baseline.")
 @click.option("--failed", is_flag=True, help="Their gates failed: they set no limits or baseline.")
 def add(registry: str, jobs: tuple[str, ...], tag: str | None, failed: bool) -> None:

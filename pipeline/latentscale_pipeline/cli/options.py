@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from latentscale_pipeline.storage.objects import ObjectStore
+
 OVERRIDES = click.option(
     "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key."
 )
@@ -103,6 +105,26 @@ SELECTION = (
     ),
 )
 """Choose rows of a corpus."""
+
+
+def several_jobs(metavar: str = "JOB...") -> Callable[..., Any]:
+    """Return the argument for several jobs, without what else is in an output folder.
+
+    So ``jobs/*`` names the jobs, though the folder of their corpora and matrices are among them.
+    """
+
+    def jobs_among(
+        _: click.Context, __: click.Parameter, given: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        return tuple(url for url in given if not _is_beside_jobs(url)) if len(given) > 1 else given
+
+    return click.argument("jobs", nargs=-1, required=True, metavar=metavar, callback=jobs_among)
+
+
+def _is_beside_jobs(url: str) -> bool:
+    place = ObjectStore(url)
+    named = place.url.rstrip("/").rpartition("/")[2]
+    return (named == "corpora" and place.exists("")) or place.exists("matrix.json")
 
 
 def taking(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -58,6 +58,29 @@ def test_every_command_finds_the_job(
     assert found.code == (3 if arguments[0] == "verify" else 0)
 
 
+def test_all_that_an_output_folder_has_are_its_jobs(
+    latentscale: Command, jobs: Path, tmp_path: Path
+) -> None:
+    (jobs / "corpora" / "v2.zarr").mkdir(parents=True)
+    (jobs / "corpora-matrix-1a2b3c4d").mkdir()
+    (jobs / "corpora-matrix-1a2b3c4d" / "matrix.json").write_text("{}")
+    listed = sorted(jobs.iterdir())
+    named = [path for path in listed if not path.name.startswith("corpora")]
+    assert len(listed) == len(named) + 2 == 7
+    for arguments in (
+        ("report", "--series", "--format", "md"),
+        ("compare", "--json"),
+        ("history", "add", str(tmp_path / "history")),
+    ):
+        found = latentscale(*arguments, *listed)
+        assert found.code == 0, found.err
+        if arguments[0] != "history":
+            assert found == latentscale(*arguments, *named)
+    ended = latentscale("report", jobs / "corpora")
+    assert ended.code == 2
+    assert "no results.json here" in ended.err
+
+
 @pytest.mark.parametrize("command", ["cancel", "resume"])
 def test_a_job_that_cannot_be_changed_is_named_whole(
     latentscale: Command, jobs: Path, command: str
