@@ -3,7 +3,8 @@
 Two scores are comparable only if they were computed in the same way. The jobs may differ in name,
 folder, seed and corpus. They must agree in
 
-* the settings of a measure that both jobs have;
+* the settings of a measure that both jobs have and that decide the score; one that an earlier
+  version didn't have has its default;
 * the scales of a measure that were derived from data (epsilon, cut-off scale, bandwidths). They
   match if they are equal, or if both were derived from the same vectors. With another seed, other
   pairs of rows are drawn, so the scales differ a little; this is noted but not refused;
@@ -19,9 +20,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from pydantic_core import to_jsonable_python
+
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.results.model import ROLES, Score
+from latentscale_pipeline.storage.canonical import plain
 from latentscale_pipeline.views.formatting import format_number, printable
 
 SCALE_TOLERANCE = 1e-6
@@ -69,8 +73,7 @@ class Comparability:
         found = [
             mismatch
             for mismatch in self.by_measure.get(score.measure, ())
-            if "scale" not in mismatch.kind
-            or MEASURES[score.measure].depends_on(score, mismatch.what)
+            if _matters(mismatch, score)
         ]
         return (*found, *self._of_its_corpora(score))
 
@@ -95,6 +98,16 @@ class Comparability:
             ):
                 prints = (ours.fingerprint, theirs.fingerprint)
                 yield Mismatch("reference", "fingerprint of the reference", *prints)
+
+
+def _matters(mismatch: Mismatch, score: Score) -> bool:
+    """Return whether a score depends on a setting or scale in which two jobs differ."""
+    measure = MEASURES.get(score.measure)
+    if measure is None:
+        return True
+    if "scale" in mismatch.kind:
+        return measure.depends_on(score, mismatch.what)
+    return measure.decides(mismatch.what.split(".")[2], score)
 
 
 def _compared_with(job: FinishedJob) -> str:
@@ -127,8 +140,12 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
     ours, theirs = job.measure_settings, baseline.measure_settings
     for measure in ours:
         if measure in theirs:
-            found = _setting_differences(f"measures.{measure}", ours[measure], theirs[measure])
-            by_measure[measure] = tuple(found)
+            sections = [_with_defaults(measure, each[measure]) for each in (ours, theirs)]
+            found = _setting_differences(f"measures.{measure}", *sections)
+            scores = [s for each in (job, baseline) for s in each.scores if s.measure == measure]
+            by_measure[measure] = tuple(
+                each for each in found if not scores or any(_matters(each, s) for s in scores)
+            )
     sources = [_scale_source(each) for each in (job, baseline)]
     same_source = sources[0] is not None and sources[0] == sources[1]
     references = [each.corpora.get("reference") for each in (job, baseline)]
@@ -146,6 +163,19 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
         elif not set_differently:
             notes.append(f"{differing}, derived from the same vectors by another draw of rows")
     return Comparability(job, baseline, by_measure, tuple(notes))
+
+
+def _with_defaults(measure: str, settings: Any) -> Any:
+    """Return the settings of a measure with the defaults of those that its version didn't have."""
+    if measure not in MEASURES or not isinstance(settings, dict):
+        return settings
+    fields = MEASURES[measure].section.model_fields
+    added = {
+        name: plain(to_jsonable_python(field.get_default(call_default_factory=True)))
+        for name, field in fields.items()
+        if name not in settings and not field.is_required()
+    }
+    return {**added, **settings}
 
 
 def _setting_differences(path: str, ours: Any, theirs: Any) -> Iterator[Mismatch]:

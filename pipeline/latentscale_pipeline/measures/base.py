@@ -572,6 +572,10 @@ class Measure(ABC):
         """Return whether a score depends on a scale, by its display name."""
         return True
 
+    def decides(self, setting: str, score: Score) -> bool:
+        """Return whether a score depends on a setting, by its key in the measure's section."""
+        return True
+
     def rows_of(self, found: Any, score: Score) -> int | None:
         """Return of how many rows, or pairs of them, a score is; None for all rows."""
         return None

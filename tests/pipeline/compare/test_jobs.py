@@ -273,7 +273,7 @@ def test_name_place_seed_and_corpus_may_differ() -> None:
     [
         ("measures.heat.k", 7, "measures.heat.k is 7 here and 5 in the baseline; "),
         ("measures.heat.times.stop", 20.0, "measures.heat.times.stop is 20 here and 10 in"),
-        ("measures.heat.metric", "cosine", "measures.heat.metric is cosine here and null in"),
+        ("measures.heat.metric", "cosine", "metric is cosine here and euclidean in"),
         ("measures.vendi.orders", [1.0, math.inf], 'orders is [1.0, "inf"] here and [1.0, 2.0]'),
         ("measures.heat", None, ""),
     ],
@@ -285,6 +285,44 @@ def test_settings_of_a_shared_measure_may_not(path: str, value: Any, message: st
         none_left_out(compare(ours, job(row(1.0), name="release")))
         return
     assert message.removesuffix("; ") in refusal(ours, job(row(1.0), name="release"))
+
+
+def test_a_setting_that_an_earlier_version_did_not_have_has_its_default() -> None:
+    score, path = row(1.0, measure="vendi", kernel="cosine", order="1"), "measures.vendi.weights"
+    theirs = job(score, name="release")
+    none_left_out(compare(job(score, settings=with_setting(path, True)), theirs))
+    ours = job(score, settings=with_setting(path, False))
+    assert refusal(ours, theirs) == "measures.vendi.weights is false here and true in the baseline"
+
+
+@pytest.mark.parametrize(
+    ("scores", "path", "value"),
+    [
+        ({"measure": "vendi", "score": "vendi"}, "measures.vendi.influence", False),
+        ({"measure": "vendi", "score": "vendi"}, "measures.vendi.orders", [1.0]),
+        ({"measure": "magnitude", "score": "area"}, "measures.magnitude.distance", True),
+        ({"measure": "modes", "score": "novel"}, "measures.modes.count", 9),
+    ],
+)
+def test_settings_that_decide_no_score_may_differ(
+    scores: dict[str, Any], path: str, value: Any
+) -> None:
+    settings_ = with_setting(path.rpartition(".")[0], {})
+    ours, theirs = copy.deepcopy(settings_), settings_
+    ours["measures"][scores["measure"]][path.rpartition(".")[2]] = value
+    found = compare(
+        job(row(1.0, **scores), settings=ours),
+        job(row(1.0, **scores), settings=theirs, name="release"),
+    )
+    none_left_out(found)
+    assert not found.mismatches
+    if scores["measure"] == "magnitude":
+        distance = {**scores, "score": "distance"}
+        ours_, theirs_ = (
+            job(row(1.0, **distance), settings=each, name=name)
+            for each, name in ((ours, "nightly"), (theirs, "release"))
+        )
+        assert "measures.magnitude.distance is true here" in refusal(ours_, theirs_)
 
 
 def test_infinity_is_the_same_setting_however_it_was_stored() -> None:

@@ -62,6 +62,10 @@ class MagnitudeMeasure(Measure):
         if found.distance is not None and found.distance.scale is not None:
             yield DISTANCE_SCALE, found.distance.scale
 
+    def decides(self, setting: str, score: Score) -> bool:
+        """Return False for the settings of the distance, except for its own score."""
+        return score.score == "distance" or setting not in {"distance", "distance_scale"}
+
     def depends_on(self, score: Score, scale: str) -> bool:
         """Return whether a score is of the distance, or of the functions up to the cut-off."""
         return scale == (DISTANCE_SCALE if score.score == "distance" else CUT_OFF)

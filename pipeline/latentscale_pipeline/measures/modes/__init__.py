@@ -56,6 +56,10 @@ class ModesMeasure(Measure):
         if found.bandwidth is not None:
             yield "bandwidth of modes", found.bandwidth
 
+    def decides(self, setting: str, score: Score) -> bool:
+        """Return False for how many modes and rows are listed."""
+        return setting not in {"count", "examples"}
+
     def depends_on(self, score: Score, scale: str) -> bool:
         """Return whether a score has a bandwidth."""
         return (score.kernel or "").startswith("rbf")

@@ -80,6 +80,10 @@ class VendiMeasure(Measure):
             "order": order_names(section),
         }
 
+    def decides(self, setting: str, score: Score) -> bool:
+        """Return False for what adds scores, or values of rows, and changes no other score."""
+        return setting not in {"influence", "labels", "orders", "truncation"}
+
     def depends_on(self, score: Score, scale: str) -> bool:
         """Return whether a score has the kernel of a bandwidth."""
         kernel = scale.partition(" of vendi ")[2]
