@@ -25,12 +25,13 @@ entry. Both nearly cancel where all distances are alike.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from latentscale.array_types import Float64Array
 from latentscale.estimate import Scored
+from latentscale.sampling.moving_median import JumpingMedian, density_at_median
 
 CONDITIONAL, INFORMATION = "conditional Vendi", "information Vendi"
 
@@ -42,9 +43,6 @@ MIN_EIGENVALUE = 1e-18
 
 AT_MEDIAN = math.exp(-0.5)
 """The kernel at a distance of one bandwidth."""
-
-QUANTILES = (0.45, 0.55)
-"""Quantiles of the distances between which their density at the median is measured."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def conditional_scores(
     -------
     dict of str to Scored
         The scores of m items. If these are a sample, the brackets are where those of other samples
-        of m lie.
+        of m lie. Where a median jumps between samples, they have no sampling error.
     float
         The information Vendi score of the outputs beside the prompts of other rows.
 
@@ -118,18 +116,18 @@ def conditional_scores(
     m = len(outputs)
     joint = KernelEntropy.of(outputs * prompts)
     own, given = KernelEntropy.of(outputs), KernelEntropy.of(prompts)
-    conditional = joint.influences - given.influences
-    information = own.influences + given.influences - joint.influences
+    conditional = _Effects(joint.influences - given.influences)
+    information = _Effects(own.influences + given.influences - joint.influences)
     if medians[0]:
-        change, moved = _width_change(outputs), _width_influences(outputs)
+        change, width = _width_change(outputs), _Effects.of_width(outputs)
         along = float(np.vdot(joint.gradient, change * prompts))
-        conditional = conditional + along * moved
-        information = information + (float(np.vdot(own.gradient, change)) - along) * moved
+        conditional = conditional.plus(along, width)
+        information = information.plus(float(np.vdot(own.gradient, change)) - along, width)
     if medians[1]:
-        change, moved = _width_change(prompts), _width_influences(prompts)
+        change, width = _width_change(prompts), _Effects.of_width(prompts)
         along = float(np.vdot(joint.gradient, change * outputs))
         along -= float(np.vdot(given.gradient, change))
-        conditional, information = conditional + along * moved, information - along * moved
+        conditional, information = conditional.plus(along, width), information.plus(-along, width)
     found = {
         CONDITIONAL: _scored(joint.value - given.value, conditional, m, n),
         INFORMATION: _scored(own.value + given.value - joint.value, information, m, n),
@@ -152,21 +150,42 @@ def _width_change(kernel: Float64Array) -> Float64Array:
     return np.asarray(-2.0 * positive * np.log(positive))
 
 
-def _width_influences(kernel: Float64Array) -> Float64Array:
-    """Return the influence of every row on the logarithm of the median distance."""
-    m = len(kernel)
-    # Every row is at distance 0 of itself, which isn't a pair.
-    nearer = ((kernel >= AT_MEDIAN).sum(axis=1) - 1) / (m - 1)
-    exponents = -np.log(np.maximum(kernel[np.triu_indices(m, 1)], np.finfo(np.float64).tiny))
-    low, high = np.quantile(exponents[exponents > 0.0], QUANTILES)
-    # An exponent is half the squared distance, in bandwidths.
-    slope = 0.5 * math.log(high / low) / (QUANTILES[1] - QUANTILES[0])
-    return np.asarray(2.0 * (nearer.mean() - nearer) * slope)
+@dataclass(frozen=True)
+class _Effects:
+    """What moves a number between samples: single rows, and jumps of a median distance."""
+
+    of_rows: Float64Array
+    jump: float = 0.0
+
+    def plus(self, slope: float, other: _Effects) -> _Effects:
+        """Return the effects on a number that grows with another one."""
+        jump = math.hypot(self.jump, slope * other.jump)
+        return _Effects(self.of_rows + slope * other.of_rows, jump)
+
+    @classmethod
+    def of_width(cls, kernel: Float64Array) -> _Effects:
+        """Return the effects on the logarithm of the median distance."""
+        m = len(kernel)
+        # The median is that of rows that differ, whose kernel is below 1.
+        differs = (kernel < 1.0).sum(axis=1) / (m - 1)
+        near = ((kernel < 1.0) & (kernel >= AT_MEDIAN)).sum(axis=1) / (m - 1)
+        above = (near - 0.5 * differs) / differs.mean()
+        # Minus the logarithm of a kernel is half the squared distance, in bandwidths.
+        similarities = kernel[np.triu_indices(m, 1)]
+        similarities = np.maximum(similarities[similarities < 1.0], np.finfo(np.float64).tiny)
+        logarithms = 0.5 * np.log(-2.0 * np.log(similarities))
+        try:
+            density = density_at_median(logarithms, 0.5 + above, m)
+        except JumpingMedian as jumping:
+            return cls(np.zeros(m), jumping.move)
+        return cls(-2.0 * above / density)
 
 
-def _scored(logarithm: float, influences: Float64Array, m: int, n: int) -> Scored:
+def _scored(logarithm: float, effects: _Effects, m: int, n: int) -> Scored:
+    """Return a score; where a median jumps, its bracket allows for that, and it has no error."""
     score = min(math.exp(max(logarithm, 0.0)), float(m))
-    deviation = score * float(influences.std(ddof=1)) / math.sqrt(m)
-    return Scored.of_rows(
-        score, m, n, deviation, "eigenvalues", rounding=ROUNDING * m, limits=(1.0, float(m))
+    deviation = math.hypot(effects.of_rows.std(ddof=1) / math.sqrt(m), effects.jump)
+    found = Scored.of_rows(
+        score, m, n, score * deviation, "eigenvalues", rounding=ROUNDING * m, limits=(1.0, float(m))
     )
+    return replace(found, sampling_error=None) if effects.jump else found

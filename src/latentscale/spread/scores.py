@@ -38,6 +38,15 @@ and n times the variance of :math:`D_j` is that over fresh samples (the jackknif
 rows are known, the sum over i runs over them, which adds noise to every :math:`D_j`. The covariance
 of two values for the same j from two halves of the rows has no such noise in it. Where it isn't
 twice its own standard error, it is enlarged by as much, so an error is rather too large than 0.
+
+Scales in units of one over the median distance move with it. Without row j the logarithm of the
+median :math:`\sigma` grows by :math:`2 (F_j - 1/2) / ((n - 2) f)`, where :math:`F_j` is the share
+of rows nearer to row j, and f the density of the logarithms of distances there. That times
+
+.. math:: \frac{\partial E_0}{\partial \log \sigma}
+          = -\sum_i \frac{1}{s_i^2} \sum_j t\, d_{ij}\, e^{-t d_{ij}}
+
+is taken from :math:`D_j`.
 """
 
 from __future__ import annotations
@@ -50,6 +59,7 @@ import numpy as np
 
 from latentscale.array_types import Float64Array
 from latentscale.estimate import CONFIDENT, Estimate
+from latentscale.sampling.moving_median import JumpingMedian, density_at_median
 from latentscale.sampling.subsets import allowance_for_few
 from latentscale.spread.row_sums import STRATA, RowSums, stratum
 from latentscale.tiles.distances import Points, distance_tile, row_blocks
@@ -62,6 +72,9 @@ FEW = 8
 
 UNSEEN = -math.log(0.025)
 """Largest number of cases of a kind of which none was seen, but for one case in 40."""
+
+DENSITY_ROWS = 512
+"""Rows whose distances to all others show their density at the median."""
 
 MIN_ROWS = 20
 """Fewest rows that have a sampling error."""
@@ -156,7 +169,14 @@ def _bounds_of_terms(number: int, n: int, m: int) -> tuple[float, float]:
     return 1.0 / (1.0 + at_most * n / m), 1.0 / max(1.0, near, at_least * n / m)
 
 
-def sampling_errors(points: Points, found: RowSums, scales: Sequence[float]) -> list[float | None]:
+def sampling_errors(
+    points: Points,
+    found: RowSums,
+    scales: Sequence[float],
+    *,
+    median: float | None = None,
+    median_pairs: int | None = None,
+) -> list[float | None]:
     """Compute the standard errors of the spread over fresh corpora of as many rows.
 
     Parameters
@@ -167,12 +187,18 @@ def sampling_errors(points: Points, found: RowSums, scales: Sequence[float]) -> 
         Their sums over all n rows.
     scales : sequence of float
         The scales of the sums.
+    median : float, optional
+        The median distance of ``median_pairs`` pairs of the n rows, if the scales are in units of
+        one over it, so that they move with the rows. Without it, they are held fixed.
+    median_pairs : int, optional
+        Number of these pairs; all if not given.
 
     Returns
     -------
     list of float or None
-        One for each scale; None for fewer than :data:`MIN_ROWS` rows, and where rows like none of
-        these may hold most of the variance.
+        One for each scale; None for fewer than :data:`MIN_ROWS` rows, where rows like none of
+        these may hold most of the variance, and where the median jumps
+        (:mod:`latentscale.sampling.moving_median`).
 
     Notes
     -----
@@ -181,18 +207,66 @@ def sampling_errors(points: Points, found: RowSums, scales: Sequence[float]) -> 
     n, m = found.rows, len(points)
     if m < MIN_ROWS:
         return [None] * len(scales)
+    try:
+        moves = None if median is None else _moves(points, n, median, median_pairs)
+    except JumpingMedian:
+        return [None] * len(scales)
     errors: list[float | None] = []
     for column, scale in enumerate(scales):
         sums = np.maximum(found.sums[:, column], 1.0)
-        lost = _lost_by_halves(points, sums, scale)
-        own = 1.0 / sums
+        lost, slope = _lost_by_halves(points, sums, scale)
+        own, of_pairs = 1.0 / sums, 0.0
+        if moves is not None:
+            slope *= n / m * (n - 1) / (m - 1)
+            lost = lost + slope * moves.of_rows * (_others(m) / (n - 1))
+            of_pairs = slope**2 * moves.of_pairs
         if m == n:
             variance = float(np.var(own - lost.sum(axis=0), ddof=1))
         else:
             variance = _covariance(own - (n - 1) * lost / _others(m))
         unseen = _unseen_variance(found, column) if m < n else 0.0
-        errors.append(math.sqrt(n * variance) if unseen <= variance else None)
+        known = unseen <= variance
+        errors.append(math.sqrt(n * variance + of_pairs) if known else None)
     return errors
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """How the logarithm of a median distance moves.
+
+    Attributes
+    ----------
+    of_rows : ndarray of float64, shape (m,)
+        Its change without each row.
+    of_pairs : float
+        Its variance over the pairs drawn.
+    """
+
+    of_rows: Float64Array
+    of_pairs: float
+
+
+def _moves(points: Points, n: int, median: float, pairs: int | None) -> _Moves:
+    m = len(points)
+    near, logarithms = np.zeros(m), []
+    for columns in row_blocks(m, TILE_ROWS):
+        for rows in row_blocks(m, TILE_ROWS):
+            distances = distance_tile(points.take(rows), points.take(columns)) / median
+            if rows == columns:
+                np.fill_diagonal(distances, np.inf)
+            near[columns] += (distances < 1.0).sum(axis=0)
+            if columns.start == 0:
+                with np.errstate(divide="ignore"):
+                    logarithms.append(np.log(distances[:, :DENSITY_ROWS].ravel()))
+    found = np.concatenate(logarithms)
+    nearer = near / (m - 1)
+    density = density_at_median(found[found < np.inf], nearer, n)
+    total = n * (n - 1) / 2
+    drawn = 0.0 if pairs is None else max(0.0, 1.0 - pairs / total)
+    return _Moves(
+        2.0 / (n - 2) * (nearer - 0.5) / density,
+        drawn * 0.25 / ((pairs or total) * density**2),
+    )
 
 
 def _unseen_variance(found: RowSums, column: int) -> float:
@@ -208,20 +282,25 @@ def _covariance(halves: Float64Array) -> float:
     return float(both if both > 2.0 * noise else max(both, 0.0) + 2.0 * noise)
 
 
-def _lost_by_halves(points: Points, sums: Float64Array, scale: float) -> Float64Array:
-    """Return how much every row takes from the terms of the rows in each half, without its own."""
-    lost = np.zeros((2, len(points)))
+def _lost_by_halves(points: Points, sums: Float64Array, scale: float) -> tuple[Float64Array, float]:
+    """Return how much every row takes from the terms of the rows in each half, without its own.
+
+    Also return the derivative of the sum of terms by the logarithm of the unit of scales.
+    """
+    lost, slope = np.zeros((2, len(points))), 0.0
     for columns in row_blocks(len(points), TILE_ROWS):
         for rows in row_blocks(len(points), TILE_ROWS):
-            near = np.exp(-scale * distance_tile(points.take(rows), points.take(columns)))
+            exponents = scale * distance_tile(points.take(rows), points.take(columns))
+            near = np.exp(-exponents)
             if rows == columns:
                 np.fill_diagonal(near, 0.0)
             own = sums[rows, None]
+            slope -= float((exponents * near / own**2).sum())
             # A sum has its own row in it, beside the other.
             taken = near / (own * np.maximum(own - near, 1.0))
             for half in (0, 1):
                 lost[half, columns] += taken[(half + rows.start) % 2 :: 2].sum(axis=0)
-    return lost
+    return lost, slope
 
 
 def _others(m: int) -> Float64Array:

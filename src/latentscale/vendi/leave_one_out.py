@@ -51,6 +51,7 @@ import numpy as np
 from latentscale.array_types import BoolArray, Float64Array, Int64Array, UInt64Array
 from latentscale.linalg.lanczos import Recurrence
 from latentscale.linalg.quadrature import tridiagonal_matrices
+from latentscale.sampling.moving_median import density_at_median
 from latentscale.sampling.subsets import allowance_for_few
 from latentscale.tiles.distances import Points
 from latentscale.tiles.top_lists import content_keys
@@ -89,9 +90,6 @@ REACHED = 0.999
 
 ROUNDING = 1e-14
 """Length up to which a vector is rounding; the largest eigenvalue is 1 at most."""
-
-WINDOW = 0.02
-"""Logarithms of distances this near to the bandwidth's show their density there."""
 
 SMALL = 5e-4
 """Eigenvalues, in units of their mean, of which a run finds the derivatives too slowly."""
@@ -141,7 +139,7 @@ def leave_one_out_errors(
     ------
     ValueError
         If the matrix doesn't fit :data:`latentscale.vendi.lanczos.KEPT_BYTES`, all weight is on one
-        row, or no rows are about as far from each other as the bandwidth, so that the median jumps.
+        row, or the median jumps (:mod:`latentscale.sampling.moving_median`).
 
     Notes
     -----
@@ -239,11 +237,9 @@ def _moves(
     others = np.arange(n)[:, None] != chosen
     with np.errstate(divide="ignore"):
         logarithms = np.log(powers) / power
-    near = (np.abs(logarithms) < WINDOW).mean(axis=0, where=others)
-    density = float(represented @ near) / (n * 2.0 * WINDOW)
-    if density == 0.0:
-        raise ValueError("no rows are about as far from each other as the bandwidth")
     nearer = (powers < 1.0).mean(axis=0, where=others)
+    stand_for = np.broadcast_to(represented, others.shape)
+    density = density_at_median(logarithms[others], nearer, n, stand_for[others])
     drawn = max(0.0, 1.0 - pairs / (n * (n - 1) / 2))
     return BandwidthMoves(
         roots * columns * powers * roots[chosen, 0],

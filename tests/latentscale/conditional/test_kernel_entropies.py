@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.linalg import logm
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist
 
 from latentscale.conditional.kernel_entropies import (
     CONDITIONAL,
@@ -191,3 +191,41 @@ def test_samples_of_the_items_bracket_each_other() -> None:
     inside = [each.estimate.lower <= middle <= each.estimate.upper for each in found]
     assert np.mean(inside) >= 0.9
     assert all(each.estimate.bounds == "interval95" for each in found)
+
+
+def test_a_median_between_two_groups_of_prompts_jumps() -> None:
+    """It has no sampling error, and the bracket of random pairs allows for the jump."""
+    generator = np.random.default_rng(11)
+    prompts = generator.normal(size=(200, 4)) + 12.0 * (np.arange(200) % 2)[:, None]
+    outputs = generator.normal(size=(200, 4))
+    widths = [float(np.median(pdist(rows))) for rows in (outputs, prompts)]
+    kernels = [gaussian(*each) for each in zip((outputs, prompts), widths, strict=True)]
+    for n in (200, 5000):
+        fixed = score(*kernels, n, medians=(True, False))
+        found = score(*kernels, n, medians=(True, True))
+        for name in (CONDITIONAL, INFORMATION):
+            assert fixed[name].sampling_error is not None
+            assert found[name].sampling_error is None
+            assert found[name].estimate.value == fixed[name].estimate.value
+            reach, before = (
+                each[name].estimate.upper - each[name].estimate.lower for each in (found, fixed)
+            )
+            assert reach > 2.0 * before if n == 5000 else reach == before
+
+
+def test_the_median_of_few_prompts_is_that_of_different_ones() -> None:
+    """Of forty prompts with many outputs each, 1.96 errors cover the mean over samples."""
+    centres = np.random.default_rng(12).normal(size=(40, 4))
+    values, errors = [], []
+    for seed in range(60):
+        generator = np.random.default_rng([12, seed])
+        y = centres[generator.integers(0, 40, 150)]
+        x = y + generator.normal(size=(150, 4))
+        widths = [float(np.median(distances[distances > 0])) for distances in (pdist(x), pdist(y))]
+        found = score(gaussian(x, widths[0]), gaussian(y, widths[1]), 150, medians=(True, True))
+        values.append([found[name].estimate.value for name in (CONDITIONAL, INFORMATION)])
+        errors.append([found[name].sampling_error for name in (CONDITIONAL, INFORMATION)])
+    known = np.array(errors, np.float64)
+    assert np.isfinite(known).mean() > 0.9
+    covered = np.abs(values - np.mean(values, axis=0)) <= 1.96 * known
+    assert covered[np.isfinite(known[:, 0])].mean(axis=0).min() >= 0.88

@@ -7,7 +7,7 @@ from operator import add
 import numpy as np
 import pytest
 import scipy.special
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist
 
 from latentscale.spread.row_sums import sum_similarities
 from latentscale.spread.scores import sampling_errors, spread
@@ -117,6 +117,49 @@ def test_sampling_errors_cover_the_mean_over_samples(drawn: int | None) -> None:
     assert np.sqrt((np.array(errors) ** 2).mean(axis=0)) == pytest.approx(
         np.std(values, axis=0), rel=0.15
     )
+
+
+@pytest.mark.parametrize(("apart", "n"), [(3.0, 200), (0.0, 300)])
+def test_errors_cover_where_scales_are_in_units_of_the_own_median(apart: float, n: int) -> None:
+    """Without the moves of the median they were half as large, or four times."""
+    values, errors = [], []
+    for seed in range(80):
+        generator = np.random.default_rng([8, seed])
+        rows = generator.normal(size=(n, 8)) + apart * (generator.random(n) < 0.5)[:, None]
+        median = float(np.median(pdist(rows)))
+        scales = [scale / median for scale in (1.0, 3.0, 10.0)]
+        found = sums_of(rows, scales=scales, block=n)
+        values.append([one.value for one in spread(found)])
+        errors.append(sampling_errors(as_points(rows, "euclidean"), found, scales, median=median))
+    known = np.array(errors, np.float64)
+    assert np.isfinite(known).mean() > 0.95
+    covered = np.abs(values - np.mean(values, axis=0)) <= 1.96 * known
+    assert covered[np.isfinite(known[:, 0])].mean(axis=0).min() >= 0.88
+    assert np.nanmedian(known, axis=0) == pytest.approx(np.std(values, axis=0), rel=0.35)
+
+
+def test_of_drawn_rows_the_moves_of_the_median_are_those_of_all() -> None:
+    generator = np.random.default_rng(9)
+    rows = generator.normal(size=(600, 5))
+    median = float(np.median(pdist(rows)))
+    scales = [scale / median for scale in (1.0, 3.0)]
+    whole, few = (
+        sampling_errors(
+            as_points(rows[drawn], "euclidean"), sums_of(rows, drawn, scales=scales), scales,
+            median=median, median_pairs=pairs,
+        )
+        for drawn, pairs in ((np.arange(600), None), (generator.permutation(600)[:300], 100_000))
+    )  # fmt: skip
+    assert few == pytest.approx(whole, rel=0.25)
+
+
+def test_between_two_groups_of_rows_the_median_jumps_and_there_is_no_error() -> None:
+    rows = np.random.default_rng(10).normal(size=(100, 4)) + 20.0 * (np.arange(100) % 2)[:, None]
+    median = float(np.median(pdist(rows)))
+    scales = [1.0 / median, 3.0 / median]
+    points, found = as_points(rows, "euclidean"), sums_of(rows, scales=scales)
+    assert sampling_errors(points, found, scales, median=median) == [None, None]
+    assert None not in sampling_errors(points, found, scales)
 
 
 @pytest.mark.parametrize("alone", [1, 10, 100])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.spatial.distance
 
+from latentscale.sampling.moving_median import JumpingMedian
 from latentscale.tiles.distances import as_points
 from latentscale.vendi import leave_one_out
 from latentscale.vendi.leave_one_out import leave_one_out_errors
@@ -177,10 +178,11 @@ def test_what_has_no_error_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).normal(size=(40, 3))
     with pytest.raises(ValueError, match="without one of the rows, nothing has a weight"):
         errors(rows, "rbf", 1.0, np.eye(40)[7])
-    with monkeypatch.context() as patch:
-        patch.setattr(leave_one_out, "WINDOW", 1e-12)
-        with pytest.raises(ValueError, match="about as far from each"):
-            errors(rows, "rbf", 1.0, median_pairs=100)
+    groups = rows + 20.0 * (np.arange(40) % 2)[:, None]
+    with pytest.raises(JumpingMedian, match="so it jumps between samples"):
+        errors(
+            groups, "rbf", float(np.median(scipy.spatial.distance.pdist(groups))), median_pairs=780
+        )
     monkeypatch.setattr(leave_one_out, "KEPT_BYTES", 1000)
     with pytest.raises(ValueError, match="the kernel matrix of 40 rows doesn't fit the memory"):
         errors(rows, "rbf", 1.0)

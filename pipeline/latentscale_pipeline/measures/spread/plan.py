@@ -12,7 +12,11 @@ from latentscale_pipeline.measures.base import (
     JobFacts,
     Role,
 )
-from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage, planned_bandwidth
+from latentscale_pipeline.measures.shared.bandwidth import (
+    bandwidth_stage,
+    median_pairs,
+    planned_bandwidth,
+)
 from latentscale_pipeline.measures.shared.random_rows import (
     MAX_TASKS,
     affordable_rows,
@@ -83,6 +87,10 @@ def _sums_stage(section: Spread, facts: JobFacts, role: Role, drawn: str) -> Sta
             "temperature": section.temperature,
             "precision": precision,
             "errors": facts.samples > 0,
+            # Another sample moves the median of its own distances, and not that of another corpus.
+            "median_pairs": median_pairs(corpus.n)
+            if bandwidth == "median" and role == facts.scale_role
+            else None,
             "shards": shards,
         },
         memory_bytes=2 * corpus.shard_stored_bytes

@@ -58,16 +58,20 @@ def sum_rows(inputs: Inputs) -> Output:
 def score_sums(inputs: Inputs) -> Output:
     """Add the sums over all shards, and compute the spread at every scale."""
     found: dict[str, Any] = {}
+    bandwidth, reason = read_bandwidth(inputs)
+    pairs = inputs.parameters["median_pairs"]
+    moving = {} if pairs is None else {"median": bandwidth, "median_pairs": pairs}
     for metric, scales in _scales(inputs).items():
         sums = reduce(add, (_sums(part, metric) for part in inputs.parts))
         errors: list[float | None] = [None] * len(scales)
         if inputs.parameters["errors"]:
-            errors = sampling_errors(_drawn(inputs, metric)[0], sums, scales)
+            errors = sampling_errors(
+                _drawn(inputs, metric)[0], sums, scales, **(moving if metric == "euclidean" else {})
+            )
         found[metric] = [
             store_scored(Scored(estimate, error))
             for estimate, error in zip(spread(sums), errors, strict=True)
         ]
-    bandwidth, reason = read_bandwidth(inputs)
     return Output(values={**found, "bandwidth": bandwidth, "reason": reason})
 
 
