@@ -137,7 +137,7 @@ def _power(job: FinishedJob, score: Score, change: float, level: float) -> Power
     if score.unit == SHARE_OF_ROWS:
         return _power_of_share(n, score, change, level)
     # Beside a reference, a job shows what differs from that.
-    if score.expected is None and "reference" not in job.corpora:
+    if score.expected is None and "reference" not in job.corpora and not _has_own_unit(job, score):
         whole = _power_of_all_rows(n, score, change, level)
         if whole is not None:
             return whole
@@ -152,6 +152,15 @@ def _power(job: FinishedJob, score: Score, change: float, level: float) -> Power
     rows = _least(shows, SAMPLES * max(sizes.rows, MIN_ROWS), MAX_ROWS)
     needed = None if rows is None else Needed(rows, _grown(sizes, job, rows).groups)
     return Power(score, sizes.rows, sampled.usual, sampled.smallest(level, sizes), needed)
+
+
+def _has_own_unit(job: FinishedJob, score: Score) -> bool:
+    """Return whether another job would measure a score at another bandwidth, that of its rows.
+
+    Such scores are compared on samples only.
+    """
+    derived = (job.settings or {}).get("scales_from", "auto") in {"auto", "corpus", "reference"}
+    return derived and (score.kernel or "").endswith("median")
 
 
 def _power_of_share(n: int, score: Score, change: float, level: float) -> Power | None:

@@ -202,7 +202,10 @@ def test_the_command_prints_a_table(latentscale: Command, tmp_path: Path) -> Non
 
 
 def test_it_says_what_compare_says_of_all_rows(tmp_path: Path, latentscale: Command) -> None:
-    """Of equally many rows compare takes the sampling error of all, which samples say worse."""
+    """Of equally many rows compare takes the sampling error of all, which samples say worse.
+
+    But under a bandwidth of its own rows, every job has another score, and samples are compared.
+    """
     for seed in (1, 2):
         rows = np.random.default_rng(seed).normal(size=(400, 6)).astype("f4")
         np.save(tmp_path / f"v{seed}.npy", rows)
@@ -210,18 +213,22 @@ def test_it_says_what_compare_says_of_all_rows(tmp_path: Path, latentscale: Comm
         assert latentscale("run", tmp_path / f"v{seed}.npy", *options).code == 0
     first, second = (read_job(str(tmp_path / "jobs" / name)) for name in ("v1", "v2"))
     found = find_power(first, 0.01)
-    known = {power.score.order: power for power in found if power.score.kernel == "cosine"}
-    compared = 0
+    known = {
+        (power.score.kernel, power.score.order): power
+        for power in found
+        if power.score.kernel in {"cosine", "rbf median"}
+    }
+    compared = []
     for score in compare(second, first).scores:
         expected = score.expected
-        own_order = score.score.kernel == "cosine" and score.score.order in known
-        if expected is None or expected.rows != 400 or not own_order:
+        own = known.get((score.score.kernel, score.score.order))
+        if expected is None or own is None:
             continue
-        compared += 1
-        own = known[score.score.order]
-        assert (own.rows, own.usual) == (400, expected.centre)
+        compared.append(own.score.kernel)
+        assert own.rows == expected.rows == (400 if own.score.kernel == "cosine" else 50)
+        assert own.usual == pytest.approx(expected.centre, rel=1e-12)
         assert own.shown == pytest.approx(expected.smallest_found / expected.centre, rel=0.3)
-    assert compared >= 3
+    assert (compared.count("cosine"), compared.count("rbf median")) == (3, 1)
 
 
 def test_a_range_of_random_divisions_tells_no_size_of_change(
