@@ -35,7 +35,7 @@ STANDARD_OUTPUT = "-"
 
 
 @click.command(no_args_is_help=True)
-@several_jobs("JOB... BASELINE")
+@several_jobs("JOB... BASELINE", least=2)
 @taking(GATES, ALLOW_INCOMPARABLE, ALL_SCORES, JSON)
 @click.option(
     "--fail-on-difference", is_flag=True, help="Exit with 1 if JOB differs (the verdict)."

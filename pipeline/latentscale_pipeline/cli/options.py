@@ -107,16 +107,18 @@ SELECTION = (
 """Choose rows of a corpus."""
 
 
-def several_jobs(metavar: str = "JOB...") -> Callable[..., Any]:
+def several_jobs(metavar: str = "JOB...", least: int = 1) -> Callable[..., Any]:
     """Return the argument for several jobs, without what else is in an output folder.
 
     So ``jobs/*`` names the jobs, though the folder of their corpora and matrices are among them.
+    If that leaves fewer than the ``least`` number, all stay, and the command says which is no job.
     """
 
     def jobs_among(
         _: click.Context, __: click.Parameter, given: tuple[str, ...]
     ) -> tuple[str, ...]:
-        return tuple(url for url in given if not _is_beside_jobs(url)) if len(given) > 1 else given
+        found = tuple(url for url in given if not _is_beside_jobs(url)) if len(given) > 1 else given
+        return found if len(found) >= least else given
 
     return click.argument("jobs", nargs=-1, required=True, metavar=metavar, callback=jobs_among)
 
@@ -124,6 +126,8 @@ def several_jobs(metavar: str = "JOB...") -> Callable[..., Any]:
 def _is_beside_jobs(url: str) -> bool:
     place = ObjectStore(url)
     named = place.url.rstrip("/").rpartition("/")[2]
+    if place.exists("results.json"):
+        return False
     return (named == "corpora" and place.exists("")) or place.exists("matrix.json")
 
 

@@ -8,13 +8,7 @@ from pathlib import Path
 import click
 
 from latentscale_pipeline.cli.compare import compare_with
-from latentscale_pipeline.cli.options import (
-    ALLOW_INCOMPARABLE,
-    OUTPUT,
-    WRITTEN_AS,
-    several_jobs,
-    taking,
-)
+from latentscale_pipeline.cli.options import ALLOW_INCOMPARABLE, OUTPUT, WRITTEN_AS, taking
 from latentscale_pipeline.cli.text_files import write_text
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.errors import BadInput
@@ -27,7 +21,7 @@ from latentscale_pipeline.views.formatting import counted
 
 
 @click.command(no_args_is_help=True)
-@several_jobs()
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @taking(WRITTEN_AS, OUTPUT)
 @click.option("--series", is_flag=True, help="Show the jobs as a series over time.")
 @click.option("--gates", "gates_file", metavar="FILE", help="Gates for the first of several jobs.")

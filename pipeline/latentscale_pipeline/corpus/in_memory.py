@@ -128,8 +128,9 @@ def _refuse_other_columns(rows: Any, name: str) -> None:
 def _vector_column(rows: Any) -> Any:
     """Return the name of a data frame's first column of vectors; None if it has none."""
     for name in _column_names(rows):
-        first = next(iter(rows[name]), None)
-        if isinstance(first, list | tuple | np.ndarray) or hasattr(first, "values"):
+        first: Any = next(iter(rows[name]), None)
+        first = first.as_py() if hasattr(first, "as_py") else first
+        if isinstance(first, list | tuple | np.ndarray):
             return name
     return None
 

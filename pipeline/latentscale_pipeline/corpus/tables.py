@@ -20,7 +20,7 @@ import numpy.typing as npt
 from latentscale.array_types import BoolArray, Int64Array
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.formats import open_values
-from latentscale_pipeline.corpus.formats.container import STRINGS, find_column
+from latentscale_pipeline.corpus.formats.container import KINDS, STRINGS
 from latentscale_pipeline.corpus.formats.file import File
 from latentscale_pipeline.corpus.formats.text import Text
 from latentscale_pipeline.corpus.ingest.sources import COLUMNS, find_files
@@ -115,18 +115,24 @@ class Table:
         if name is None:
             return None
         column, _, _ = self._read(name)
-        given = column.astype(STRINGS) if column.dtype.kind != "S" else _decoded(column)
+        texts = column.astype(STRINGS) if column.dtype.kind != "S" else _decoded(column)
         known = np.concatenate(list(self.corpus.companion_blocks("ids"))).astype(STRINGS)
-        if len(given) == len(known) and (given == known).all():
-            return np.arange(len(known))
-        if not len(given):
-            return None
+        for written in (np.asarray, _as_whole_numbers):
+            given = written(texts)
+            if len(given) in {self.corpus.n, self.corpus.source_count}:
+                places = np.arange(len(given))[self._places_by_order(len(given))]
+                if (given[places] == known).all():
+                    return places
+            if np.isin(given, known).any():
+                return self._find(known, given, name)
+        return None
+
+    def _find(self, known: npt.NDArray[Any], given: npt.NDArray[Any], name: str) -> Int64Array:
+        """Return where every id of the corpus is among those of the table."""
         order = np.argsort(given, kind="stable")
         found = np.minimum(np.searchsorted(given, known, sorter=order), len(given) - 1)
         places = order[found]
         lacking = np.flatnonzero(given[places] != known)
-        if len(lacking) == len(known):
-            return None
         if len(lacking):
             raise BadInput(
                 f"{self.where}: its {name} lacks {len(lacking):,} of the {len(known):,} ids of "
@@ -142,14 +148,20 @@ class Table:
             return None
         for name in COLUMNS["ids"]:
             with contextlib.suppress(BadInput):
-                container, field = open_values(self.files[0], "", name)
-                if find_column(container, [name], field.shape[0]) is not None:
+                _, field = open_values(self.files[0], "", name)
+                if len(field.shape) == 1 and field.dtype.kind in f"{KINDS}f" and not field.dated:
                     return name
         return None
 
 
 def _decoded(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.char.decode(column, "utf-8", "replace").astype(STRINGS)
+
+
+def _as_whole_numbers(texts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return 7 for 7.0: a column of whole numbers of which one was missing is written so."""
+    whole = np.strings.endswith(texts, ".0")
+    return np.where(whole, np.strings.rpartition(texts, np.array(".", STRINGS))[0], texts)
 
 
 def _refuse_repeated(ordered: npt.NDArray[Any], known: npt.NDArray[Any], where: str) -> None:

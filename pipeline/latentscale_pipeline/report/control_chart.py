@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import report_of
 from latentscale_pipeline.results.model import Score
 
@@ -107,7 +108,7 @@ def comparable_scores(
 ) -> list[Score]:
     """Return a score in earlier jobs, without nulls and what can't be compared.
 
-    Settings of its measure that are known of both jobs have to be equal. Scores of the pair need
+    Settings that decide it and are known of both jobs have to be equal. Scores of the pair need
     the same reference. A score that depends on the number of rows is compared on samples of one
     size: the one of its own that most earlier jobs have. If none has any of them, those jobs are
     left whose corpora have as many rows.
@@ -126,7 +127,7 @@ def comparable_scores(
         for each in earlier
         for own in scores_in(score, [each])
         if score.of != "pair" or each.reference == job.reference
-        if _agree(*(one.settings.get(score.measure) for one in (each, job)))
+        if _agree(*(_deciding(one, score) for one in (each, job)))
     ]
     if not score.size_dependent:
         return [own for _, own in found]
@@ -146,6 +147,14 @@ def scores_in(score: Score, jobs: Sequence[JobOfSeries]) -> list[Score]:
         for own in job.scores
         if _identity(own) == _identity(score) and own.value is not None
     ]
+
+
+def _deciding(job: JobOfSeries, score: Score) -> Any:
+    """Return the settings of a job that decide a score; None if they aren't known."""
+    known, measure = job.settings.get(score.measure), MEASURES.get(score.measure)
+    if measure is None or not isinstance(known, Mapping):
+        return known
+    return {key: value for key, value in known.items() if measure.decides(key, score)}
 
 
 def _agree(ours: Any, theirs: Any) -> bool:

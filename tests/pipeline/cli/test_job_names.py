@@ -68,7 +68,6 @@ def test_all_that_an_output_folder_has_are_its_jobs(
     named = [path for path in listed if not path.name.startswith("corpora")]
     assert len(listed) == len(named) + 2 == 7
     for arguments in (
-        ("report", "--series", "--format", "md"),
         ("compare", "--json"),
         ("history", "add", str(tmp_path / "history")),
     ):
@@ -76,9 +75,19 @@ def test_all_that_an_output_folder_has_are_its_jobs(
         assert found.code == 0, found.err
         if arguments[0] != "history":
             assert found == latentscale(*arguments, *named)
-    ended = latentscale("report", jobs / "corpora")
-    assert ended.code == 2
-    assert "no results.json here" in ended.err
+    matrix = jobs / "corpora-matrix-1a2b3c4d"
+    for arguments in (
+        ("report", jobs / "corpora"),
+        ("export-metrics", matrix, matrix),
+        ("history", "add", tmp_path / "history", matrix, jobs / "corpora"),
+        ("compare", named[0], jobs / "corpora"),
+    ):
+        ended = latentscale(*arguments)
+        assert ended.code == 2
+        assert "no results.json here" in ended.err
+    # A job may have any name.
+    (jobs / "corpora" / "results.json").write_bytes((named[0] / "results.json").read_bytes())
+    assert latentscale("compare", named[0], named[1], jobs / "corpora").code == 0
 
 
 @pytest.mark.parametrize("command", ["cancel", "resume"])

@@ -316,6 +316,16 @@ def test_settings_that_decide_no_score_may_differ(
     )
     none_left_out(found)
     assert not found.mismatches
+    if scores["measure"] == "vendi":
+        ours["measures"]["vendi"]["truncation"], theirs["measures"]["vendi"]["truncation"] = 10, 20
+        truncated = {**scores, "score": "truncated_vendi"}
+        for known, message in ((scores, ""), (truncated, "measures.vendi.truncation is 10 here")):
+            pair = [
+                job(row(1.0, **known), settings=each, name=name)
+                for each, name in ((ours, "nightly"), (theirs, "release"))
+            ]
+            assert refusal(*pair).startswith(message)
+            assert bool(refusal(*pair)) == bool(message)
     if scores["measure"] == "magnitude":
         distance = {**scores, "score": "distance"}
         ours_, theirs_ = (

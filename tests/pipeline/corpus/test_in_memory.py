@@ -78,6 +78,9 @@ def test_a_table_of_arrow_is_read_as_a_data_frame_is() -> None:
         hold_rows(table, "corpus")
     held = hold_rows(np.stack(table["embedding"].to_numpy()), "corpus")
     np.testing.assert_array_equal(held.read_all(), [[1.0, 2.0], [3.0, 4.0]])
+    structs = pyarrow.table({"meta": [{"values": 1}, {"values": 2}], "x": [1.0, 2.0]})
+    with pytest.raises(BadInput, match=r"make them numbers by rows\.astype\('float32'\)"):
+        hold_rows(structs, "corpus")
     with pytest.raises(BadInput, match="column 'label', which is no coordinate"):
         hold_rows(pyarrow.table({"label": ["a"], "x": [1.0]}), "corpus")
 

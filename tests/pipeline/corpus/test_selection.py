@@ -299,6 +299,31 @@ def test_ids_of_a_table_are_all_those_of_the_corpus_or_others(
             choose_rows(numbered, selection)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_ids_of_a_table_may_be_whole_numbers_written_as_floats(
+    tmp_path: Path, numbered: Corpus, kind: str
+) -> None:
+    """A data frame has floats as soon as a number was missing."""
+    frame = pd.DataFrame({"id": [14.0, None, 12.0, 10.0, 11.0, 13.0], "year": range(6)})
+    file = tmp_path / f"t.{kind}"
+    frame.to_csv(file, index=False) if kind == "csv" else frame.to_parquet(file)
+    found = choose_rows(numbered, Selection(where="year == 2", table=str(file)))
+    assert found.tolist() == [2]
+
+
+def test_the_file_of_a_corpus_with_repeated_ids_is_a_table_for_it(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    rows = np.eye(6, dtype="f4")
+    rows[5] = np.nan
+    frame = pd.DataFrame({"id": list("aabcde"), "s": range(6), "emb": list(rows)})
+    frame.to_parquet(tmp_path / "t.parquet")
+    source, target = str(tmp_path / "t.parquet"), str(tmp_path / "c.zarr")
+    assert latentscale("ingest", source, target, "--on-invalid", "drop").code == 0
+    found = choose_rows(open_corpus(target), Selection(where="s < 3", table=source))
+    assert found.tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize("value", [150.5, "abc", True, 2**70])
 def test_what_is_no_whole_number_is_one_line(tmp_path: Path, corpus: Corpus, value: object) -> None:
     rows = [{"year": value if i == 150 else i} for i in range(N)]

@@ -82,7 +82,9 @@ class VendiMeasure(Measure):
 
     def decides(self, setting: str, score: Score) -> bool:
         """Return False for what adds scores, or values of rows, and changes no other score."""
-        return setting not in {"influence", "labels", "orders", "truncation"}
+        if setting == "truncation":
+            return score.score == "truncated_vendi"
+        return setting not in {"influence", "labels", "orders"}
 
     def depends_on(self, score: Score, scale: str) -> bool:
         """Return whether a score has the kernel of a bandwidth."""
