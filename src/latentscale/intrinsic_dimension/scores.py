@@ -30,6 +30,13 @@ from latentscale.sampling.halves import divide
 
 EPSILON = float(np.finfo(np.float64).eps)
 
+SHIFT = 0.4
+"""Relative distance between the score and that of halves from which these say nothing of its error.
+
+Where kinds of rows have few more members than neighbours are counted, halves have fewer, and count
+rows of other kinds.
+"""
+
 TWO_NEAREST = 2
 """The number of neighbours of which TwoNN takes the ratio."""
 
@@ -112,6 +119,8 @@ def score_dimensions(
             # What random rows add is in the bracket.
             deviation = _deviation(halves[:, place]) * math.sqrt(1.0 - share)
             error = deviation if math.isfinite(deviation) else None
+            if error is not None and abs(np.median(halves[:, place]) / value - 1.0) > SHIFT:
+                error = None
         dimensions.append(Dimension(estimate, error, counts[place]))
     return Dimensions(dimensions[0], tuple(dimensions[1:]))
 

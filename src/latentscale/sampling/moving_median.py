@@ -28,6 +28,9 @@ RANKS = 4.0
 UNEVEN = 3.0
 """Factor between a move and what the density says of it, from which the median jumps."""
 
+ROUNDING = 1e-5
+"""Logarithms of distances this near to each other are the same."""
+
 FAR = 0.25
 """Move of the logarithm from which it isn't foreseen where single rows hardly move the rank."""
 
@@ -51,7 +54,7 @@ class JumpingMedian(ValueError):
 def density_at_median(
     logarithms: Float64Array, nearer: Float64Array, rows: int, weights: Float64Array | None = None
 ) -> float:
-    """Return the density of the logarithms of distances at their median.
+    """Return the density of the logarithms of distances at their median; infinite if it stays.
 
     Parameters
     ----------
@@ -75,12 +78,17 @@ def density_at_median(
     density = float(given[np.abs(logarithms) < WINDOW].sum()) / (2.0 * WINDOW * total)
     by_rows, by_pairs = 4.0 * float(nearer.std()) / math.sqrt(rows), RANKS / rows
     reach = min(0.25, max(by_rows, by_pairs))
+    # Of whole numbers, many distances are the same: the median stays, or takes the next one.
+    equal = float(given[np.abs(logarithms) < ROUNDING].sum()) / total
     order = np.argsort(logarithms)
     ranks = np.cumsum(given[order]) / total
     places = np.searchsorted(ranks, [0.5 - reach, 0.5, 0.5 + reach])
     low, middle, high = logarithms[order[places]]
     move = float(max(high - middle, middle - low))
-    uneven = move > 0.0 and not reach / UNEVEN <= move * density <= UNEVEN * reach
-    if density == 0.0 or uneven or (by_rows < by_pairs and by_pairs > FAR * density):
+    if move < ROUNDING:
+        return math.inf
+    uneven = not reach / UNEVEN <= move * density <= UNEVEN * reach
+    far = by_rows < by_pairs and by_pairs > FAR * density
+    if density == 0.0 or uneven or far or 4.0 * equal > by_rows:
         raise JumpingMedian(move)
     return density

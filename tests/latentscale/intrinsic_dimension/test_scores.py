@@ -244,3 +244,19 @@ def test_brackets_of_random_rows_hold_the_score_of_all() -> None:
             assert own.estimate.bounds == "interval95"
             held.append(own.estimate.lower <= other.estimate.value <= own.estimate.upper)
     assert np.mean(held) > 0.88
+
+
+def test_kinds_of_about_as_many_rows_as_neighbours_have_no_error() -> None:
+    """Of 30 rows of a kind, a half has 15: its 20th neighbour is of another kind."""
+    generator = np.random.default_rng(12)
+    centres = 4.0 * generator.normal(size=(20, 8))
+    rows = centres[np.arange(600) % 20] + 0.1 * generator.normal(size=(600, 8))
+    first, *_, last = scored(rows, 3).maximum_likelihood
+    assert first.estimate is not None
+    assert first.sampling_error is not None
+    assert last.estimate is not None
+    assert last.sampling_error is None
+    few = scored(rows[np.arange(600) % 20 < 2], 3).maximum_likelihood[-1]
+    assert few.sampling_error is None
+    many = centres[np.arange(600) % 4] + 0.1 * generator.normal(size=(600, 8))
+    assert scored(many, 3).maximum_likelihood[-1].sampling_error is not None

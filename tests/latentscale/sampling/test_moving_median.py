@@ -66,7 +66,13 @@ def test_between_groups_of_other_sizes_or_that_overlap_it_moves() -> None:
         assert density(two_groups(seed, 1000, 4.0)) > 0.0
 
 
-def test_whole_numbers_in_the_plane_are_at_few_distances() -> None:
-    rows = np.round(np.random.default_rng(4).normal(size=(300, 2)))
+@pytest.mark.parametrize(("d", "values"), [(2, 5), (12, 4)])
+def test_whole_numbers_are_at_few_distances(d: int, values: int) -> None:
+    rows = np.random.default_rng(4).integers(0, values, size=(200, d)).astype(float)
     with pytest.raises(JumpingMedian, match="lies between two groups of distances"):
         density(rows)
+
+
+def test_where_nearly_all_distances_are_equal_the_median_stays() -> None:
+    rows = np.eye(8)[np.random.default_rng(5).integers(0, 8, 200)]
+    assert density(rows) == math.inf
