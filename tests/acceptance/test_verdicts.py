@@ -26,7 +26,8 @@ def test_jobs_on_one_source_are_not_told_apart() -> None:
     assert p["heat heat_trace"] > 0.05
 
 
-def test_every_score_but_one_has_a_sampling_error() -> None:
+def test_every_score_but_two_has_a_sampling_error() -> None:
+    """The smallest clusters have fewer than 20 rows, and halves of most have."""
     found = scores_of(clusters, 300, 0)
     unknown = {name for name, (_, error, _) in found.items() if error is None}
-    assert unknown == {"hubness hubness"}
+    assert unknown == {"hubness hubness", "intrinsic_dimension MLE"}

@@ -8,7 +8,8 @@ the logarithms of distances at the median, the logarithm of the median moves by 
 That holds where the density hardly changes over the ranks that the median may take. Of two about
 equal groups of rows, half of all distances lie within groups and half between them. The median then
 lies at the edge of a gap or in it, and jumps from one side to the other. Which share lies within
-groups depends on the sizes of both in second order only, so the rank moves by about 1/n.
+groups depends on the sizes of both in second order only, so the rank moves by about 1/n. Whole
+numbers are at few different distances: the median stays, or takes the next one.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class JumpingMedian(ValueError):
 
     def __init__(self, move: float) -> None:
         super().__init__(
-            "the median distance lies between two groups of distances, so it jumps between samples"
+            "the median distance jumps between samples: distances are in two groups, or few differ"
         )
         self.move = move
 

@@ -179,7 +179,7 @@ def test_what_has_no_error_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="without one of the rows, nothing has a weight"):
         errors(rows, "rbf", 1.0, np.eye(40)[7])
     groups = rows + 20.0 * (np.arange(40) % 2)[:, None]
-    with pytest.raises(JumpingMedian, match="so it jumps between samples"):
+    with pytest.raises(JumpingMedian, match="jumps between samples"):
         errors(
             groups, "rbf", float(np.median(scipy.spatial.distance.pdist(groups))), median_pairs=780
         )
