@@ -30,7 +30,7 @@ from latentscale.sampling.halves import divide
 
 EPSILON = float(np.finfo(np.float64).eps)
 
-SHIFT = 0.4
+SHIFT = 0.5
 """Relative distance between the score and that of halves from which these say nothing of its error.
 
 Where kinds of rows have few more members than neighbours are counted, halves have fewer, and count
