@@ -98,8 +98,8 @@ def _verify_job(store: ObjectStore) -> tuple[dict[str, Any], Verification]:
         about["note"] = "the job isn't finished, so only what it has computed was checked"
     elif not store.exists(INVENTORY_KEY):
         about["note"] = (
-            f"only what the plan names was checked, because there is no {INVENTORY_KEY}: an "
-            "earlier version wrote the job, or it was removed; then run the job with --verify"
+            f"only what the plan names was checked, because there is no {INVENTORY_KEY}; if this "
+            "version wrote the job, run it with --verify to write it again"
         )
     return about, found
 

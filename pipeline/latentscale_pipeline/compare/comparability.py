@@ -107,7 +107,8 @@ def _matters(mismatch: Mismatch, score: Score) -> bool:
         return True
     if "scale" in mismatch.kind:
         return measure.depends_on(score, mismatch.what)
-    return measure.decides(mismatch.what.split(".")[2], score)
+    key = mismatch.what.split(".")[2:3]
+    return not key or measure.decides(key[0], score)
 
 
 def _compared_with(job: FinishedJob) -> str:

@@ -32,6 +32,10 @@ UNEVEN = 3.0
 ROUNDING = 1e-5
 """Logarithms of distances this near to each other are the same."""
 
+EQUAL = 0.5
+"""Share of distances equal to the median, in standard deviations of its rank, from which it takes
+one of few values."""
+
 FAR = 0.25
 """Move of the logarithm from which it isn't foreseen where single rows hardly move the rank."""
 
@@ -47,7 +51,8 @@ class JumpingMedian(ValueError):
 
     def __init__(self, move: float) -> None:
         super().__init__(
-            "the median distance jumps between samples: distances are in two groups, or few differ"
+            "the median distance jumps between samples: distances are in two groups, or have few "
+            "different values"
         )
         self.move = move
 
@@ -77,9 +82,8 @@ def density_at_median(
     given = np.ones(len(logarithms)) if weights is None else weights
     total = float(given.sum())
     density = float(given[np.abs(logarithms) < WINDOW].sum()) / (2.0 * WINDOW * total)
-    by_rows, by_pairs = 4.0 * float(nearer.std()) / math.sqrt(rows), RANKS / rows
-    reach = min(0.25, max(by_rows, by_pairs))
-    # Of whole numbers, many distances are the same: the median stays, or takes the next one.
+    deviation, by_pairs = 2.0 * float(nearer.std()) / math.sqrt(rows), RANKS / rows
+    reach = min(0.25, max(2.0 * deviation, by_pairs))
     equal = float(given[np.abs(logarithms) < ROUNDING].sum()) / total
     order = np.argsort(logarithms)
     ranks = np.cumsum(given[order]) / total
@@ -89,7 +93,7 @@ def density_at_median(
     if move < ROUNDING:
         return math.inf
     uneven = not reach / UNEVEN <= move * density <= UNEVEN * reach
-    far = by_rows < by_pairs and by_pairs > FAR * density
-    if density == 0.0 or uneven or far or 4.0 * equal > by_rows:
+    far = 2.0 * deviation < by_pairs and by_pairs > FAR * density
+    if density == 0.0 or uneven or far or equal > EQUAL * deviation:
         raise JumpingMedian(move)
     return density

@@ -69,7 +69,7 @@ def test_between_groups_of_other_sizes_or_that_overlap_it_moves() -> None:
 @pytest.mark.parametrize(("d", "values"), [(2, 5), (12, 4)])
 def test_whole_numbers_are_at_few_distances(d: int, values: int) -> None:
     rows = np.random.default_rng(4).integers(0, values, size=(200, d)).astype(float)
-    with pytest.raises(JumpingMedian, match="distances are in two groups, or few differ"):
+    with pytest.raises(JumpingMedian, match="distances are in two groups, or have few"):
         density(rows)
 
 

@@ -335,6 +335,12 @@ def test_settings_that_decide_no_score_may_differ(
         assert "measures.magnitude.distance is true here" in refusal(ours_, theirs_)
 
 
+def test_a_section_that_one_job_has_empty_differs_as_a_whole() -> None:
+    score = row(1.0, measure="heat", score="trace")
+    ours, theirs = job(score, settings=with_setting("measures.heat", None)), job(score, name="r")
+    assert refusal(ours, theirs).startswith("measures.heat is null here and {")
+
+
 def test_infinity_is_the_same_setting_however_it_was_stored() -> None:
     ours = job(row(1.0), settings=with_setting("measures.vendi.orders", [math.inf]))
     theirs = job(row(1.0), settings=with_setting("measures.vendi.orders", ["inf"]))

@@ -264,8 +264,8 @@ def test_a_job_of_an_earlier_version_is_checked_as_far_as_its_plan_goes(
     ended = latentscale("verify", job.folder)
     assert ended.code == 0
     assert ended.out.endswith(
-        "all intact; only what the plan names was checked, because there is no inventory.json: an "
-        "earlier version wrote the job, or it was removed; then run the job with --verify\n"
+        "all intact; only what the plan names was checked, because there is no inventory.json; if "
+        "this version wrote the job, run it with --verify to write it again\n"
     )
     assert latentscale("run", job.config).out.endswith(FINISHED)
     assert not inventory.exists()
