@@ -125,6 +125,12 @@ def test_rows_are_a_table(tmp_path: Path) -> None:
     assert table["row"][0] == 9
     uncovered = found.rows(of="reference", columns=["corpus_distance"], limit=2)
     assert len(uncovered) == 2
+    years = tmp_path / "years.csv"
+    years.write_text("year,words\n" + "".join(f"{1900 + row},{row}\n" for row in range(240)))
+    old = found.rows("exact-duplicates", where="year < 1910", table=years)
+    assert old.records() == [{"row": 7, "duplicate_of": 3, "year": 1907}]
+    with pytest.raises(ValueError, match=r"there is no column yeer; .*no 'yeer' in it"):
+        found.rows(sort="yeer", table=years)
     with pytest.raises(ValueError, match="leak is no reason to look at rows; it can be exact-dup"):
         found.rows("leak")
     with pytest.raises(ValueError, match="there is no column speed"):

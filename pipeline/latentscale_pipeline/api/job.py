@@ -187,6 +187,7 @@ class JobResults:
         sort: str | None = None,
         limit: int | None = None,
         new_since: JobResults | str | Path | None = None,
+        table: str | Path | None = None,
     ) -> Rows:
         """Return rows of the corpus or the reference, as ``latentscale rows`` does.
 
@@ -198,6 +199,8 @@ class JobResults:
             As the options of the command; ``columns`` is a sequence.
         new_since : JobResults or str or Path, optional
             Another job, whose corpus doesn't have these rows, by their ids.
+        table : str or Path, optional
+            Files with more columns for ``columns``, ``where`` and ``sort``, as for ``--table``.
 
         Raises
         ------
@@ -216,6 +219,7 @@ class JobResults:
             "sort": sort,
             "limit": limit,
             "baseline": None if new_since is None else _opened(new_since)._finished(),
+            "table": None if table is None else str(table),
         }
         try:
             return Rows(find_rows(FinishedJob(self.folder, self.document), only=only, **asked))

@@ -65,6 +65,11 @@ def _one_reason(
 @click.option("--where", help='Rows for which a condition holds, such as "outlier".')
 @click.option("--sort", metavar="COLUMN[:desc]", help="Column of numbers to sort by.")
 @click.option(
+    "--table",
+    metavar="FILE",
+    help="Files with more columns, as of `latentscale subset`, for these three.",
+)
+@click.option(
     "--limit",
     type=click.IntRange(1),
     help=f"Largest number of rows; {SHOWN} if they are printed as a table, else all.",
@@ -80,6 +85,7 @@ def rows(
     columns: str | None,
     where: str | None,
     sort: str | None,
+    table: str | None,
     limit: int | None,
     output: str | None,
     overwrite: bool,
@@ -91,7 +97,8 @@ def rows(
     rows, such as the one that a row repeats, are named by id, or by number without ids. --where
     compares columns with literals and with each other, as in `latentscale subset`, and with null.
     Rows that are asked for by --where or --sort are printed with the columns that these name;
-    --columns takes others. --json prints one JSON object a line.
+    --columns takes others. --table gives these options columns of your own files. --json prints one
+    JSON object a line.
 
     \b
     Example:
@@ -100,7 +107,10 @@ def rows(
       latentscale rows jobs/tuesday --only outliers --new-since jobs/monday
       latentscale rows jobs/nightly-1a2b3c4d --where "outlier and nearest_distance > 0.4"
       latentscale rows jobs/nightly-1a2b3c4d --sort reference_distance:desc --limit 100
+      latentscale rows jobs/nightly-1a2b3c4d --only outliers --table docs.parquet --columns id,url
     """
+    if table is not None and not (where or sort or columns):
+        raise click.UsageError("--table gives columns to --where, --sort and --columns; write one")
     as_table = output is None and not as_json
     shown = limit or SHOWN
     found = find_rows(
@@ -113,6 +123,7 @@ def rows(
         # One more shows whether there are others.
         limit=shown + 1 if as_table else limit,
         baseline=None if baseline is None else read_job(baseline),
+        table=table,
     )
     if "row" in found.names and found.rows.corpus.lacks_rows:
         click.echo(_left_out(found.rows.corpus), err=True)
@@ -149,7 +160,8 @@ def _print(found: FoundRows, limit: int, others: Sequence[str]) -> None:
     lines = []
     for table in replace(found, numbers=found.numbers[:limit]).tables():
         for name in table:
-            if name == "text" or name.endswith(OTHER_TEXT):
+            own = name not in found.rows.names and found.kinds[name] == "text"
+            if name == "text" or name.endswith(OTHER_TEXT) or own:
                 table[name] = [shorten(text or "", TEXT_LENGTH) for text in table[name]]
         cells = [
             {name: _cell(value) for name, value in zip(table, row, strict=True)}

@@ -284,6 +284,8 @@ def _without_duplicates(
 
 def _select(corpus: Corpus, job: str | None, **chosen: Any) -> Int64Array:
     """Return the rows that meet all conditions; with a job, --where names columns of that."""
+    if chosen["table"] is not None and chosen["where"] is None:
+        raise click.UsageError("--table gives columns to --where; write a condition on one")
     if job is None:
         if chosen.pop("without"):
             raise click.UsageError(
@@ -296,9 +298,7 @@ def _select(corpus: Corpus, job: str | None, **chosen: Any) -> Int64Array:
         raise click.UsageError(
             "--rows gives columns to --where and reasons to --without; write one of these"
         )
-    if chosen["table"] is not None:
-        raise click.UsageError("--where reads the columns of --rows or of --table, not of both")
-    known = rows_of_corpus(read_job(job), corpus)
+    known = rows_of_corpus(read_job(job), corpus, table=chosen.pop("table"))
     for reason in filters:
         check_reason(known, reason)
     alone = {reason: found for reason, found in filters.items() if not found.stays}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from latentscale.array_types import BoolArray, Int64Array
 from latentscale_pipeline.corpus import Corpus, open_corpus
+from latentscale_pipeline.corpus.tables import Table
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowColumn
 from latentscale_pipeline.measures.finished_job import FinishedJob
@@ -60,13 +61,18 @@ class JobRows:
         The corpus.
     columns : mapping
         What measures know, by name.
+    table : Table, optional
+        Other columns of the corpus' rows, a user's own. One with the name of another column isn't
+        read.
     """
 
     job: FinishedJob
     role: Role
     columns: Mapping[str, RowColumn]
+    table: Table | None = None
     _opened: dict[Role, Corpus] = field(default_factory=dict, repr=False)
     _read: dict[str, NDArray[Any]] = field(default_factory=dict, repr=False)
+    _of_table: dict[str, Values] = field(default_factory=dict, repr=False)
 
     @property
     def corpus(self) -> Corpus:
@@ -81,19 +87,30 @@ class JobRows:
 
     @property
     def names(self) -> list[str]:
-        """The names of all columns; texts, which are long, come last."""
+        """The names of all columns but those of the table; texts, which are long, come last."""
         held = [name for name, array in TEXTS.items() if array in self.corpus.manifest.arrays]
         short = [name for name in held if name != "text"]
         numbers = ["row", *([SOURCE_ROW] if self.corpus.lacks_rows else [])]
         return [*numbers, *short, *self.columns, *(name for name in held if name == "text")]
 
     def read(self, name: str, rows: Int64Array) -> Values:
-        """Return the values of a column for some rows, in any order; ids of other rows as rows."""
+        """Return the values of a column for some rows, in any order; ids of other rows as rows.
+
+        Raises
+        ------
+        BadInput
+            If it's a column of the table, and the table hasn't it or has other rows.
+        """
         if name in ("row", SOURCE_ROW):
             numbers = rows if name == "row" else self.corpus.source_rows(rows)
             return Values(numbers, np.zeros(len(rows), dtype=bool))
         if name in TEXTS:
             return Values(self._texts(name)[rows], np.zeros(len(rows), dtype=bool))
+        if self.table is not None and name not in self.columns:
+            if name not in self._of_table:
+                self._of_table[name] = Values(*self.table.column(name))
+            own = self._of_table[name]
+            return Values(own.values[rows], own.null[rows])
         column = self.columns[name]
         places, known = rows, np.ones(len(rows), dtype=bool)
         if column.rows:
@@ -154,8 +171,12 @@ def open_array(job: FinishedJob, name: str) -> NDArray[Any]:
     return found
 
 
-def open_rows(job: FinishedJob, role: Role, corpus: Corpus | None = None) -> JobRows:
+def open_rows(
+    job: FinishedJob, role: Role, corpus: Corpus | None = None, *, table: str | None = None
+) -> JobRows:
     """Return the rows of a corpus of a finished job; of an open one, wherever it is now.
+
+    A table is files with more columns for them.
 
     Raises
     ------
@@ -171,7 +192,8 @@ def open_rows(job: FinishedJob, role: Role, corpus: Corpus | None = None) -> Job
             f"{job.url}: no measure of this job knows the rows of the {role}; run it again with "
             f"one of: {', '.join(_measures_of_rows())}"
         )
-    return JobRows(job, role, columns, {} if corpus is None else {role: corpus})
+    found = JobRows(job, role, columns, _opened={} if corpus is None else {role: corpus})
+    return found if table is None else replace(found, table=Table(found.corpus, table))
 
 
 def known_columns(job: FinishedJob, role: Role) -> dict[str, RowColumn]:
@@ -186,7 +208,7 @@ def known_columns(job: FinishedJob, role: Role) -> dict[str, RowColumn]:
     return columns
 
 
-def rows_of_corpus(job: FinishedJob, corpus: Corpus) -> JobRows:
+def rows_of_corpus(job: FinishedJob, corpus: Corpus, *, table: str | None = None) -> JobRows:
     """Return the rows of a corpus that a job has measured, by its fingerprint.
 
     Raises
@@ -196,7 +218,7 @@ def rows_of_corpus(job: FinishedJob, corpus: Corpus) -> JobRows:
     """
     for role, described in job.corpora.items():
         if described.fingerprint == corpus.fingerprint and described.n == corpus.n:
-            return open_rows(job, role, corpus)
+            return open_rows(job, role, corpus, table=table)
     raise BadInput(f"{job.url}: the job hasn't measured {corpus.url}; name one that has")
 
 

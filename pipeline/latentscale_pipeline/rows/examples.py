@@ -50,7 +50,10 @@ def rows_to_look_at(
 def _found(
     job: FinishedJob, corpora: Mapping[Role, Corpus], without: UInt64Array | None
 ) -> Iterator[RowsToLookAt]:
-    known = {role: JobRows(job, role, known_columns(job, role), dict(corpora)) for role in corpora}
+    known = {
+        role: JobRows(job, role, known_columns(job, role), _opened=dict(corpora))
+        for role in corpora
+    }
     labels = cache(lambda role: number_few_labels(known[role].corpus))
     for reason, wanted in ROW_FILTERS.items():
         rows = known.get(wanted.of)

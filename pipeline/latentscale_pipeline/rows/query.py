@@ -71,6 +71,7 @@ def find_rows(
     sort: str | None = None,
     limit: int | None = None,
     baseline: FinishedJob | None = None,
+    table: str | None = None,
 ) -> FoundRows:
     """Find rows of a corpus of a finished job.
 
@@ -92,6 +93,8 @@ def find_rows(
         Largest number of rows.
     baseline : FinishedJob, optional
         A job whose corpus doesn't have these rows, by their ids.
+    table : str, optional
+        Files with more columns for the rows of the corpus.
 
     Raises
     ------
@@ -102,7 +105,7 @@ def find_rows(
     if only is not None and only not in ROW_FILTERS:
         raise BadInput(f"{only} is no reason to look at rows; it can be {', '.join(ROW_FILTERS)}")
     reason = None if only is None else ROW_FILTERS[only]
-    rows = open_rows(job, of or (reason.of if reason is not None else "corpus"))
+    rows = open_rows(job, of or (reason.of if reason is not None else "corpus"), table=table)
     if only is not None:
         check_reason(rows, only)
     names = _names(rows, columns, reason)
@@ -110,6 +113,9 @@ def find_rows(
     condition = _condition(reason, where)
     test = None if baseline is None else new_since(rows, baseline)
     numbers = choose_rows(rows, condition, Order.parse(order) if order else None, limit, test)
+    if columns is None:
+        named = [*names_in(where or "true"), Order.parse(sort or "row").column]
+        names = [*names, *(name for name in named if name not in rows.names)]
     return FoundRows(rows, numbers, names, condition, test)
 
 

@@ -15,6 +15,7 @@ from latentscale_pipeline.corpus.expressions import (
     names_in,
     suggest_quotes,
 )
+from latentscale_pipeline.corpus.formats.container import UnknownField
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.rows.columns import TEXTS, JobRows
 from latentscale_pipeline.rows.new_rows import RowTest
@@ -146,8 +147,12 @@ def _check_names(rows: JobRows, where: str | None, order: Order | None) -> None:
             column = rows.columns.get(name)
             if column is not None and column.row_of and name in names_compared(where):
                 raise BadInput(f"{where!r}: {ONLY_NULL.format(name=name)}")
-    if order is not None and order.column in TEXTS:
+    if order is not None and _is_text(rows, order.column):
         raise BadInput(f"{order.column} is text, which isn't sorted; choose a column of numbers")
+
+
+def _is_text(rows: JobRows, name: str) -> bool:
+    return name in TEXTS or rows.read(name, np.empty(0, np.int64)).values.dtype.kind == "T"
 
 
 def check_columns_cover_all(rows: JobRows, where: str) -> None:
@@ -161,9 +166,16 @@ def check_columns_cover_all(rows: JobRows, where: str) -> None:
 
 
 def check_column(rows: JobRows, name: str, advice: str = "") -> None:
-    """Refuse a column that no measure of the job has."""
-    if name not in rows.names:
-        known = nearest(name, rows.names)
-        if advice and "did you mean" not in known:
-            known = advice
-        raise BadInput(f"{rows.job.url}: there is no column {name}{known}")
+    """Refuse a column that neither the job nor the table has."""
+    if name in rows.names:
+        return
+    known = nearest(name, rows.names)
+    if advice and "did you mean" not in known:
+        known = advice
+    unknown = f"{rows.job.url}: there is no column {name}"
+    if rows.table is None:
+        raise BadInput(f"{unknown}{known}")
+    try:
+        rows.read(name, np.empty(0, np.int64))
+    except UnknownField as error:
+        raise BadInput(f"{unknown}{known}; {error}") from None

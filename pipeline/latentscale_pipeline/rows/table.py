@@ -19,8 +19,11 @@ Table = dict[str, list[Any]]
 """Columns by name: numbers, text, true, false, and None for what isn't known."""
 
 
-Kind = Literal["text", "number", "row", "flag"]
-"""What the values of a column are: text, floating-point numbers, whole numbers, true and false."""
+Kind = Literal["text", "number", "row", "unsigned", "flag"]
+"""What the values of a column are: text, floating-point numbers, whole numbers, true and false.
+
+Unsigned ones are of 64 bits, as hashes are.
+"""
 
 
 OTHER_TEXT = "_text"
@@ -36,7 +39,9 @@ def column_kind(rows: JobRows, name: str) -> Kind:
         ids = "ids" in rows.corpus_of(column.row_of).manifest.arrays
         return "text" if ids else "row"
     values = rows.read(name, np.empty(0, dtype=np.int64)).values
-    kinds: dict[str, Kind] = {"b": "flag", "f": "number"}
+    if values.dtype == np.uint64:
+        return "unsigned"
+    kinds: dict[str, Kind] = {"b": "flag", "f": "number", "T": "text"}
     return kinds.get(values.dtype.kind, "row")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -34,8 +35,13 @@ def json_lines(tables: Iterator[Table], *, plain: bool = False) -> Iterator[str]
     """Yield a JSON object for every row, with escapes for all but plain characters if asked to."""
     for table in tables:
         for cells in zip(*table.values(), strict=True):
-            row = dict(zip(table, cells, strict=True))
+            row = {name: _finite(cell) for name, cell in zip(table, cells, strict=True)}
             yield json.dumps(row, ensure_ascii=plain, allow_nan=False)
+
+
+def _finite(cell: Any) -> Any:
+    """Return the text of an infinite number, which JSON has no other way to write."""
+    return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 def write_json_lines(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
@@ -90,7 +96,13 @@ def write_parquet(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str, K
             f"a Parquet file needs pyarrow; install it with: {how_to_install('parquet')}, or "
             "write .csv or .jsonl"
         ) from None
-    types = {"text": pa.string(), "number": pa.float64(), "row": pa.int64(), "flag": pa.bool_()}
+    types = {
+        "text": pa.string(),
+        "number": pa.float64(),
+        "row": pa.int64(),
+        "unsigned": pa.uint64(),
+        "flag": pa.bool_(),
+    }
     schema = pa.schema([(name, types[kind]) for name, kind in kinds.items()])
     count = 0
     with pq.ParquetWriter(file, schema) as writer:

@@ -587,3 +587,86 @@ def test_cleaned_corpora_are_not_said_to_share_rows(tmp_path: Path, latentscale:
     assert open_corpus(target).left_out == ("near-duplicates",)
     assert latentscale("ingest", tmp_path / "r.npy", target, "--append").code == 0
     assert open_corpus(target).left_out == ("near-duplicates",)
+
+
+@pytest.fixture(scope="module")
+def own(job: Path) -> Path:
+    """A table of one's own for the corpus: years from 1960 by row, links, hashes, weights."""
+    pa = pytest.importorskip("pyarrow")
+    ids = open_corpus(str(job.parent.parent / "c.zarr")).texts_at("ids", np.arange(N)).tolist()
+    shuffled = np.random.default_rng(3).permutation(N)
+    columns = {
+        "id": [ids[row] for row in shuffled],
+        "year": pa.array([1960 + int(row) for row in shuffled], pa.int16()),
+        "link": [f"https://example.org/{row}" if row % 2 else None for row in shuffled],
+        "hash": pa.array([2**64 - 1 - int(row) for row in shuffled], pa.uint64()),
+        "share": [float("inf") if row == 40 else row / 8 for row in shuffled],
+        "outlier": [True] * N,
+        "nearest_distances": [[0.0]] * N,
+    }
+    pq.write_table(pa.table(columns), job.parent.parent / "own.parquet")
+    return job.parent.parent / "own.parquet"
+
+
+def test_columns_of_ones_own_are_read_beside_those_of_the_job(
+    job: Path, own: Path, tmp_path: Path, latentscale: Command
+) -> None:
+    shown = ("--only", "near-duplicates", "--table", own)
+    named = ("--columns", "row,year,link,hash,share,near_duplicate_of")
+    found = lines(latentscale("rows", job, *shown, *named, "--sort", "year:desc", "--json"))
+    assert [row["year"] for row in found] == list(range(2007, 1999, -1))
+    assert [row["row"] for row in found] == list(range(47, 39, -1))
+    assert found[0] == {
+        "row": 47,
+        "year": 2007,
+        "link": "https://example.org/47",
+        "hash": 2**64 - 48,
+        "share": 5.875,
+        "near_duplicate_of": "r7",
+    }
+    assert (found[-1]["link"], found[-1]["share"]) == ("", "inf")
+    target = tmp_path / "found.parquet"
+    assert latentscale("rows", job, *shown, *named, "--output", target).code == 0
+    written = pq.read_table(target).to_pydict()
+    assert sorted(written["hash"]) == [2**64 - 1 - row for row in range(47, 39, -1)]
+    assert sorted(written["year"]) == list(range(2000, 2008))
+
+
+def test_a_condition_may_name_columns_of_the_job_and_of_a_table(
+    job: Path, own: Path, latentscale: Command
+) -> None:
+    where = "near_duplicate_of is not null and year >= 2005 and link is not null"
+    found = lines(latentscale("rows", job, "--table", own, "--where", where, "--json"))
+    assert [row["row"] for row in found] == [45, 47]
+    assert [row["year"] for row in found] == [2005, 2007]
+    # The job's column, not the table's.
+    alone = lines(latentscale("rows", job, "--table", own, "--where", "outlier", "--json"))
+    assert 0 < len(alone) < N
+    listed = latentscale("rows", job, "--only", "near-duplicates", "--table", own, "--sort", "year")
+    assert listed.out.splitlines()[0].split()[-2:] == ["nearest_distance", "year"]
+
+
+def test_a_subset_may_name_columns_of_a_job_and_of_a_table(
+    job: Path, own: Path, tmp_path: Path, latentscale: Command
+) -> None:
+    chosen = ("--table", own, "--without", "near-duplicates", "--where", "year < 2002")
+    ended = latentscale("subset", job, tmp_path / "left.zarr", *chosen, "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["n"] == 40  # 40 and 41, years 2000 and 2001, are near others
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--where", "yeer > 3"], "there is no column yeer; "),
+        (["--sort", "link"], "link is text, which isn't sorted"),
+        (["--columns", "nearest_distances"], "doesn't have one value per row"),
+        ([], "--table gives columns to --where, --sort and --columns; write one"),
+    ],
+)
+def test_mistakes_with_a_table_are_told(
+    job: Path, own: Path, latentscale: Command, options: list[str], said: str
+) -> None:
+    ended = latentscale("rows", job, "--table", own, *options)
+    assert ended.code == 2
+    assert said in ended.err
