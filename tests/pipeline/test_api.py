@@ -255,8 +255,15 @@ EYE = np.eye(4)
             "vendi_score",
             [EYE * 1e300],
             {},
-            "^rows: row 0 holds a value too large for float32; leave ",
+            "^rows: row 0 holds a value too large for float32; scale all rows, or leave ",
         ),
+        (
+            "heat_trace",
+            [np.random.default_rng(0).normal(size=(60, 4)) * 1e-45],
+            {},
+            "^rows: row 0 is too small for float32; scale all rows, or leave ",
+        ),
+        ("vendi_score", [EYE * 1e-300], {}, "^rows: row 0 is too small for float32; scale all"),
         (
             "vendi_score",
             [np.zeros((4, 2))],

@@ -43,6 +43,8 @@ def export_metrics(
       latentscale export-metrics jobs/nightly-1a2b3c4d --format openmetrics
       latentscale export-metrics jobs/nightly-1a2b3c4d --mlflow http://mlflow.example.org
     """
+    if tracking_uri is not None and output is not None:
+        raise click.UsageError("--mlflow sends the metrics, and --output writes a file; name one")
     read = [read_job(url) for url in jobs]
     if tracking_uri is not None:
         for job in read:

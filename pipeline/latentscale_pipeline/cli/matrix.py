@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from glob import has_magic
@@ -174,8 +174,11 @@ def _run(
     if unnamed and not paired and all(_has_equal_dimensions(each) for each in first):
         settings = {**settings, "measures": _usual_measures(paired=paired, alike=True)}
     every_two = list(combinations(range(len(names)), 2))
-    for number, (one, other) in enumerate(every_two, 1):
+    waiting, before = deque(every_two), list[Places]()
+    while waiting:
+        one, other = waiting.popleft()
         if not quiet:
+            number = every_two.index((one, other)) + 1
             said = f"[{number}/{len(every_two)}] {names[one]} against {names[other]}"
             click.echo(printable(said), err=True)
         plans.append(plan(one, other))
@@ -184,7 +187,9 @@ def _run(
         found[one, other] = FinishedJob(finished.store.url, finished.results)
         if not scaled and _has_scales(plans[-1].config, finished.store.address):
             overrides, scaled = [*overrides, f"scales_from={finished.store.address}"], True
-    return plans, found
+            waiting.extend(before)  # jobs that derived no scale of their own
+        before.append((one, other))
+    return plans, {places: found[places] for places in every_two}
 
 
 @contextmanager

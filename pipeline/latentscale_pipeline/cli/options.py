@@ -24,7 +24,7 @@ ON_INVALID = click.option(
     type=click.Choice(["error", "drop", "drop-zero"]),
     default="error",
     show_default=True,
-    help="Rows with NaN, infinity or values too large for the stored dtype: end with an error, or "
+    help="Rows with NaN, infinity or values out of the stored dtype's range: end with an error, or "
     "leave them out and say so; drop-zero also leaves out rows that are all zero.",
 )
 WAIT = click.option("--wait", is_flag=True, help="Wait if another run holds the job.")

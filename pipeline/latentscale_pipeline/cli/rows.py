@@ -111,6 +111,8 @@ def rows(
     """
     if table is not None and not (where or sort or columns):
         raise click.UsageError("--table gives columns to --where, --sort and --columns; write one")
+    if as_json and output is not None:
+        raise click.UsageError("--json prints, and --output writes a file, by its suffix; name one")
     as_table = output is None and not as_json
     shown = limit or SHOWN
     found = find_rows(

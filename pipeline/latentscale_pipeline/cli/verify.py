@@ -15,7 +15,7 @@ from latentscale_pipeline.corpus.verification import Verification
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.jobs.inventory import INVENTORY_KEY
 from latentscale_pipeline.jobs.verification import is_barely_begun, verify_job
-from latentscale_pipeline.measures.finished_job import find_job
+from latentscale_pipeline.measures.finished_job import find_job, refuse_folder_of_jobs
 from latentscale_pipeline.progress import reported
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -59,6 +59,7 @@ def verify(place: str, restore: bool, as_json: bool) -> None:
             "job"
         )
     else:
+        refuse_folder_of_jobs(store)
         about, found = _verify_corpus(place)
         damage = BadInput
         advice = "restore them, or ingest the corpus again with --overwrite"

@@ -199,7 +199,12 @@ def gates_of(gates: Sequence[Any], where: str) -> tuple[Gate, ...]:
 
 
 def check_names(
-    gates: Sequence[Gate], where: str, *, measured: Mapping[str, Any], compares: bool
+    gates: Sequence[Gate],
+    where: str,
+    *,
+    measured: Mapping[str, Any],
+    reference: bool,
+    baseline: bool,
 ) -> None:
     """Check what can be known of gates before a job is run.
 
@@ -211,19 +216,23 @@ def check_names(
         Their file, for messages.
     measured : mapping
         The sections of the job's measures, by their names.
-    compares : bool
-        Whether the job has a reference or a baseline.
+    reference, baseline : bool
+        Whether the job has one.
 
     Raises
     ------
     BadInput
         If a gate names a measure that the job doesn't have, or a score, kernel or order that its
-        measure doesn't have, or has ``p_below`` with nothing to compare with.
+        measure doesn't have, or has ``p_below``, ``max_drop`` or ``max_rise`` with nothing to
+        compare with.
     """
     for position, gate in enumerate(gates):
         place = f"{where}: gates.{position}"
-        if gate.p_below is not None and not compares:
+        if gate.p_below is not None and not (reference or baseline):
             raise BadInput(f"{place} has p_below, and there is neither a reference nor a baseline")
+        if not baseline and not (gate.max_drop is gate.max_rise is None):
+            name = "max_rise" if gate.max_drop is None else "max_drop"
+            raise BadInput(f"{place} has {name}, and there is no baseline; use min and max")
         if gate.measure is not None and gate.measure not in measured:
             raise BadInput(
                 f"{place}: the job doesn't measure {printable(gate.measure)}"

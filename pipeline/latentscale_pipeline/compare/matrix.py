@@ -237,13 +237,14 @@ def format_csv(matrix: Matrix) -> str:
     names = ("corpus", "reference", "measure", "score", "title")
     numbers = ("value", "lower", "upper", "bounds", "sampling_error")
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow((*names, *numbers))
+    writer.writerow((*names, *numbers, "reason"))
     for (one, other), job in matrix.jobs.items():
         for score in job.scores:
             if score.of == "pair" and score.label is None:
                 said = (score.measure, score.score, full_title(score))
                 found = (getattr(score, name) for name in numbers)
-                writer.writerow((matrix.names[one], matrix.names[other], *said, *found))
+                where = (matrix.names[one], matrix.names[other])
+                writer.writerow((*where, *said, *found, score.reason))
     return file.getvalue()
 
 

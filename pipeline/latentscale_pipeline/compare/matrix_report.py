@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from latentscale.array_types import Float64Array
-from latentscale_pipeline.compare.matrix import Matrix, ScoreMatrix
+from latentscale_pipeline.compare.matrix import Matrix, Places, ScoreMatrix
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.views.axis import in_power
 from latentscale_pipeline.views.content import Report, Section, Table
 from latentscale_pipeline.views.figure import Curve, Figure, Grid, Panel, Style
 from latentscale_pipeline.views.formatting import counted, format_number, printable, shorten
-from latentscale_pipeline.views.scores import format_summarised
+from latentscale_pipeline.views.scores import format_summarised, why_null
 from latentscale_pipeline.views.terminal import format_table
 
 TREE = Style("", "line-0")
@@ -93,12 +93,32 @@ def _unmeasured(matrix: Matrix) -> Iterator[str]:
             if (reason := job.results.measures.get(f"{name}_reason"))
         }
         if reasons:
-            (one, other), reason = next(iter(reasons.items()))
-            names = f"{printable(matrix.names[one])} and {printable(matrix.names[other])}"
-            yield (
-                f"{name}: {len(reasons)} of {len(matrix.jobs)} pairs have no "
-                f"value, such as {names}: {printable(reason)}."
-            )
+            yield _without_value(matrix, name, reasons)
+    for found in matrix.matrices():
+        nulls = {
+            places: why_null(score)
+            for places, score in found.scores.items()
+            if score.value is None
+            if f"{score.measure}_reason" not in matrix.jobs[_in_order(places)].results.measures
+        }
+        if nulls:
+            yield _without_value(matrix, found.title, nulls, of=len(found.scores))
+
+
+def _in_order(places: Places) -> Places:
+    return min(places), max(places)
+
+
+def _without_value(
+    matrix: Matrix, name: str, reasons: Mapping[Places, str], of: int | None = None
+) -> str:
+    """Say how many pairs have no value, and why the first has none."""
+    (one, other), reason = next(iter(reasons.items()))
+    names = f"{printable(matrix.names[one])} and {printable(matrix.names[other])}"
+    return (
+        f"{name}: {len(reasons)} of {of or len(matrix.jobs)} pairs have no value, such as {names}: "
+        f"{printable(reason)}."
+    )
 
 
 def nearest_and_farthest(matrix: Matrix, found: ScoreMatrix) -> str:

@@ -268,6 +268,11 @@ class _Evaluation:
         if _is_flag(first):
             second = _flags(second)
         if _is_text(first) != _is_text(second):
+            if _is_flag(first) or _is_flag(second):
+                raise self._refused(
+                    "true and false can't be compared with text; a column of them is a condition "
+                    "by itself, as in outlier, or not outlier"
+                )
             raise self._refused("text and numbers can't be compared; put text in quotes")
         return first, second
 

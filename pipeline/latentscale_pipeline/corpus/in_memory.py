@@ -16,7 +16,7 @@ import numpy.typing as npt
 from latentscale.array_types import Float64Array
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, block_digests, combine
-from latentscale_pipeline.corpus.ingest.encoding import invalid_reason
+from latentscale_pipeline.corpus.ingest.encoding import invalid_reason, storable_rows
 from latentscale_pipeline.corpus.ingest.sidecars import checked_weights
 from latentscale_pipeline.corpus.ingest.sources import COLUMNS
 from latentscale_pipeline.corpus.ingest.writing import SHARD_BYTES, stored_dtype
@@ -88,7 +88,7 @@ def hold_rows(
             f"{given.shape} and dtype {given.dtype}"
             f"{_how_to_convert(rows, given.shape) if given.dtype.kind == 'O' else ''}"
         )
-    with np.errstate(over="ignore"):  # _check_rows refuses values that overflow
+    with np.errstate(over="ignore", under="ignore"):  # _check_rows refuses such rows
         stored = np.ascontiguousarray(given, stored_dtype([given.dtype]))
     zeros = _check_rows(stored, given, name)
     held = {"vectors": stored}
@@ -165,17 +165,18 @@ def _cut(name: str, array: npt.NDArray[Any], shard_rows: int, chunk_rows: int) -
 
 
 def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) -> CountedRows:
-    """Refuse rows that aren't finite, and count rows that are zero, in blocks to save memory."""
+    """Refuse rows that can't be stored, and count rows that are zero, in blocks to save memory."""
     count, first = 0, None
     for start in range(0, len(stored), BLOCK_ROWS):
         block = stored[start : start + BLOCK_ROWS]
-        finite = np.isfinite(block).all(axis=1)
-        if not finite.all():
-            row = start + int(np.argmin(finite))
-            raise BadInput(
-                f"{name}: row {row} {invalid_reason(given[row], stored.dtype.name)}; leave such "
-                "rows out, as rows[np.isfinite(rows).all(axis=1)] does"
-            )
+        storable = storable_rows(block, given[start : start + BLOCK_ROWS])
+        if not storable.all():
+            row = start + int(np.argmin(storable))
+            advice = "scale all rows, or leave such rows out"
+            if not np.isfinite(given[row]).all():
+                advice = "leave such rows out, as rows[np.isfinite(rows).all(axis=1)] does"
+            reason = invalid_reason(given[row], stored.dtype.name)
+            raise BadInput(f"{name}: row {row} {reason}; {advice}")
         zero = np.flatnonzero(~block.any(axis=1))
         if len(zero) and first is None:
             first = start + int(zero[0])

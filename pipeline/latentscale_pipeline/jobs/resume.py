@@ -15,6 +15,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import Plan, make_plan, measure_sections
 from latentscale_pipeline.jobs.stored_plan import read_plan
 from latentscale_pipeline.measures.base import Role
+from latentscale_pipeline.measures.finished_job import refuse_folder_of_jobs
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
 
@@ -91,6 +92,7 @@ def _read_config(store: ObjectStore, output: str, overrides: Sequence[str]) -> J
 
 
 def _incomplete(store: ObjectStore, name: str) -> BadInput:
+    refuse_folder_of_jobs(store)
     return BadInput(
         f"{store.url}: no readable {name} to resume from; name a job's folder, "
         "or use latentscale run with the job's configuration"

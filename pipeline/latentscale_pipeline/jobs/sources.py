@@ -179,7 +179,7 @@ def ingest_sources(
         if echo is not None and (dropped := corpus.manifest.dropped).count:
             rows, first = counted(dropped.count, "row"), dropped.rows[0]
             zero = ", or zero" if sources[role][1].on_invalid == "drop-zero" else ""
-            why = f"NaN, infinity, or too large for {corpus.dtype}{zero}"
+            why = f"NaN, infinity, or out of the range of {corpus.dtype}{zero}"
             echo(f"{rows} of the {role} left out ({why}); the first is source row {first}")
     return config.model_copy(update={role: corpus.address for role, corpus in made.items()})
 

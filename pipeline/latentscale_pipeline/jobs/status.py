@@ -38,7 +38,12 @@ from latentscale_pipeline.jobs.stored_plan import (
     stage_folder,
 )
 from latentscale_pipeline.jobs.submission_records import Submission, last_submission
-from latentscale_pipeline.measures.finished_job import find_job, suggest_job
+from latentscale_pipeline.measures.finished_job import (
+    find_job,
+    is_job,
+    refuse_folder_of_jobs,
+    suggest_job,
+)
 from latentscale_pipeline.storage.artifacts import SPENT, Cost, read_marker
 from latentscale_pipeline.storage.cancellation import read_cancel_request
 from latentscale_pipeline.storage.events import read_events
@@ -217,21 +222,11 @@ def open_job(url: str) -> ObjectStore:
         raise BadInput(
             f"{store.url}: nothing is there; name the folder of a job{suggest_job(store)}"
         )
-    jobs = [name for name in store.folders() if is_job(store.child(name))]
-    if jobs:
-        raise BadInput(
-            f"{store.url}: the folder holds jobs but isn't a job; name one of them, such as "
-            f"{store.locate(jobs[0])}, or use latentscale list {store.url}"
-        )
+    refuse_folder_of_jobs(store)
     raise BadInput(
         f"{store.url}: not a job (it has neither plan.json nor a lock); name the folder of a job, "
         "which latentscale list finds below the job's output"
     )
-
-
-def is_job(store: ObjectStore) -> bool:
-    """Return whether a folder is a job's."""
-    return store.exists("plan.json") or bool(store.keys("lock"))
 
 
 def list_statuses(output: str) -> list[JobStatus]:

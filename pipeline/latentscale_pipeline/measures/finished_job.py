@@ -194,6 +194,21 @@ def _parent(store: ObjectStore) -> tuple[ObjectStore, str]:
     return ObjectStore(parent or slash or "."), name
 
 
+def is_job(store: ObjectStore) -> bool:
+    """Return whether a folder is a job's."""
+    return store.exists("plan.json") or bool(store.keys("lock"))
+
+
+def refuse_folder_of_jobs(store: ObjectStore) -> None:
+    """Raise :class:`BadInput` if jobs are in a folder, and name one."""
+    job = next((name for name in store.folders() if is_job(store.child(name))), None)
+    if job is not None:
+        raise BadInput(
+            f"{store.url}: the folder holds jobs but isn't a job; name one of them, such as "
+            f"{store.locate(job)}, or use latentscale list {store.url}"
+        )
+
+
 def read_job(url: str) -> FinishedJob:
     """Read a finished job from its folder.
 
@@ -218,6 +233,7 @@ def read_job(url: str) -> FinishedJob:
             "name the folder of a finished job"
         )
     if document is None:
+        refuse_folder_of_jobs(store)
         raise BadInput(
             f"{store.url}: no results.json here; name the folder of a finished job, "
             f"such as jobs/nightly-1a2b3c4d{suggest_job(store)}"

@@ -182,6 +182,16 @@ def _variance(score: Score, rows: int | None) -> float:
     return next(each.variance * each.share for each in score.samples or () if each.rows == rows)
 
 
+def _unseen(earlier: Sequence[Score], rows: int) -> float:
+    """Return the deviation of a share that was the same in all samples: 0 or 1, as a rule.
+
+    By Jeffreys' estimate, as if half a row of all had been another.
+    """
+    shares = [own.share for each in earlier for own in each.samples or () if own.rows == rows]
+    of_a_job = rows * len(shares) / sum(shares)
+    return math.sqrt(0.5 / len(earlier)) / of_a_job
+
+
 def control_limits(score: Score, earlier: Sequence[Score], rate: float) -> ControlLimits | None:
     """Return the limits that earlier jobs set.
 
@@ -209,10 +219,12 @@ def control_limits(score: Score, earlier: Sequence[Score], rate: float) -> Contr
     if deviation <= SAME * abs(centre):
         # Counts that never changed: one of them could as well have been another.
         deviation = math.sqrt(float(np.mean([_variance(each, rows) for each in earlier])))
-    reach = student_quantile(1.0 - rate / 2.0, len(values) - 1) * deviation
-    reach *= math.sqrt(1.0 + 1.0 / len(values))
     known = report_of(score.measure).scores.get(score.score)
     least, most = (None, None) if known is None else (known.least, known.most)
+    if deviation == 0.0 and rows is not None and (least, most) == (0.0, 1.0):
+        deviation = _unseen(earlier, rows)
+    reach = student_quantile(1.0 - rate / 2.0, len(values) - 1) * deviation
+    reach *= math.sqrt(1.0 + 1.0 / len(values))
     return ControlLimits(
         value_at(score, rows),
         centre,

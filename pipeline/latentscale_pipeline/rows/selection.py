@@ -23,7 +23,10 @@ from latentscale_pipeline.rows.new_rows import RowTest
 BLOCK_ROWS = 1 << 17
 """Rows whose columns are in memory at once."""
 
-ONLY_NULL = "ids of other rows can only be compared with null, as in {name} is not null"
+ONLY_NULL = (
+    "{name} names other rows, and can only be compared with null: write {name} is null, or "
+    "{name} is not null"
+)
 
 
 @dataclass(frozen=True)

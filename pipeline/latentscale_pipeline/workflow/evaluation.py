@@ -131,9 +131,13 @@ def evaluate(
                 sources = workflow.corpora.choice.sources_of(config)
                 config = ingest_sources(config, sources, silent, echo_ingest, _name_key)
                 plan = make_plan(config, echo=echo_ingest, allow_code=allow_code)
-                compares = "reference" in plan.facts.corpora or workflow.baseline != "none"
-                measured = measures_of(plan.config)
-                check_names(gates, where, measured=measured, compares=compares)
+                check_names(
+                    gates,
+                    where,
+                    measured=measures_of(plan.config),
+                    reference="reference" in plan.facts.corpora,
+                    baseline=workflow.baseline != "none",
+                )
                 baseline = _baseline(workflow, where, registry, plan, echo)
                 key, entry = _identify(registry, workflow, plan, gates, baseline)
                 page = registry.store.locate(f"evaluations/{key}/comparison.html")

@@ -24,7 +24,8 @@ rows' lengths.
 
 *Sampling error.* Rows are divided into groups, and the kernel is summed between every two groups.
 These sums give the value without any one group of either corpus. The delete-one-group jackknife
-turns those values into a standard error (Arvesen 1969 for functions of this kind). The mean of the
+turns those values into a standard error (Arvesen 1969 for functions of this kind), enlarged for few
+groups so that 1.96 times one equals Student's interval. The mean of the
 values inside the groups is the block estimate of published code.
 """
 
@@ -38,6 +39,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentscale.array_types import Float64Array, Int64Array
+from latentscale.sampling.subsets import allowance_for_few
 from latentscale.tiles.distances import row_blocks
 
 BLOCK_ROWS = 1024
@@ -168,7 +170,7 @@ def _jackknife(sums: _Sums, n: Int64Array, m: Int64Array) -> float:
         gaps = left_out - left_out.mean()
         unit = float(np.abs(gaps).max()) or 1.0
         spread = math.hypot(spread, unit * float(np.linalg.norm(gaps / unit)))
-    return spread * math.sqrt((groups - 1) / groups)
+    return allowance_for_few(groups - 1) * spread * math.sqrt((groups - 1) / groups)
 
 
 def _block_mean(sums: _Sums, n: Int64Array, m: Int64Array) -> float:

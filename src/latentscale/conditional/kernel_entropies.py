@@ -12,11 +12,22 @@ The first is 1 if equal prompts have equal outputs. The second approaches 1 with
 outputs have nothing to do with prompts; of few pairs it is larger, so it is also computed with the
 prompts of other rows. Their product is the Vendi score of the outputs.
 
-*Sampling error.* If the weight of row i grows by the share ε, H(K) grows by
-:math:`\varepsilon \sum_j -\lambda_j \log \lambda_j v_{ij}^2`, with the eigenvalues of K/m and their
-vectors. The standard deviation of these influences over rows gives that of the score, to first
-order. A bandwidth that is the median distance grows with row i, too: by :math:`(1 - 2 F_i) / f` in
-its logarithm, where :math:`F_i` is the share of the distances of row i below the median and f the
+*Sampling error.* It is that of the delete-one jackknife. Without row i the entropy needs no other
+decomposition: with the eigenvalues :math:`\lambda_j` of A = K/m and their vectors v, the
+determinant of A + t without row and column i is that of A + t times
+:math:`\sum_j v_{ij}^2 / (\lambda_j + t)`, and the logarithm is an integral of resolvents. So
+
+.. math:: \mathrm{tr}(A \log A) - \mathrm{tr}(A_i \log A_i) = \int_0^\infty
+          \Bigl(\frac{a_{ii}}{1 + t} - h_i(t)\Bigr) dt, \qquad
+          h_i(t) = \frac{\sum_j v_{ij}^2 \lambda_j / (\lambda_j + t)^2}
+                        {\sum_j v_{ij}^2 / (\lambda_j + t)} .
+
+The integrand is analytic in the logarithm of t, so the trapezoidal rule converges as a power. The
+influence function is simpler, but where rows have little in common with each other it gives two
+thirds of the error.
+
+A bandwidth that is the median distance moves with row i, too: by :math:`(1 - 2 F_i) / f` in its
+logarithm, where :math:`F_i` is the share of the distances of row i below the median and f the
 density of the logarithms of all distances there. H then grows by that times
 :math:`-\frac1m \mathrm{tr}(\log(\frac{K}{m}) \dot K)` with :math:`\dot K = -2 K \log K`, entry by
 entry. Both nearly cancel where all distances are alike.
@@ -41,6 +52,9 @@ ROUNDING = 1e-10
 MIN_EIGENVALUE = 1e-18
 """Eigenvalues below are rounding; they add nothing to an entropy."""
 
+LOGARITHMS = (-36.0, 36.0, 0.75)
+"""First and last logarithm of the points of the trapezoidal rule, and their distance."""
+
 AT_MEDIAN = math.exp(-0.5)
 """The kernel at a distance of one bandwidth."""
 
@@ -54,7 +68,7 @@ class KernelEntropy:
     value : float
         In nats.
     influences : ndarray of float64, shape (m,)
-        Of every row, with the mean 0.
+        Of every row, with the mean 0: m - 1 times what the entropy falls without it.
     gradient : ndarray of float64, shape (m, m)
         By the entries of the kernel matrix.
     """
@@ -69,13 +83,24 @@ class KernelEntropy:
         m = len(kernel)
         values, vectors = np.linalg.eigh(kernel / m)
         logarithms = np.log(np.maximum(values, MIN_EIGENVALUE))
-        terms = -np.maximum(values, MIN_EIGENVALUE) * logarithms
-        entropy = float(terms.sum())
+        values = np.maximum(values, MIN_EIGENVALUE)
+        entropy = float(-(values * logarithms).sum())
+        left = 1.0 - 1.0 / m
+        without = (entropy - _falls(values, vectors)) / left + math.log(left)
         return cls(
             entropy,
-            m * (np.square(vectors) @ terms) - entropy,
+            (m - 1) * (without.mean() - without),
             (vectors * (-logarithms / m)) @ vectors.T,
         )
+
+
+def _falls(values: Float64Array, vectors: Float64Array) -> Float64Array:
+    """Return what the trace of -A log A loses without each row and column, from A's spectrum."""
+    shares = np.square(vectors)
+    t = np.exp(np.arange(*LOGARITHMS))
+    resolvents = 1.0 / (values[:, None] + t)
+    h = (shares @ (values[:, None] * np.square(resolvents))) / (shares @ resolvents)
+    return np.asarray(LOGARITHMS[2] * ((h - (shares @ values)[:, None] / (1.0 + t)) @ t))
 
 
 def conditional_scores(

@@ -92,6 +92,9 @@ def test_kernel_distance_equals_the_definition(n: int, m: int) -> None:
         assert found.block_value == pytest.approx(float(np.mean(blocks)), rel=1e-9)
 
 
+FIELDS = ("value", "sampling_error")
+
+
 def test_kernel_distance_is_unbiased_and_its_error_is_right() -> None:
     values, errors = [], []
     for seed in range(200):
@@ -104,6 +107,17 @@ def test_kernel_distance_is_unbiased_and_its_error_is_right() -> None:
     covered = np.abs(np.array(values) - truth) <= 1.96 * np.array(errors)
     assert covered.mean() >= 0.9
     assert np.mean(errors) == pytest.approx(float(np.std(values)), rel=0.15)
+
+
+@pytest.mark.parametrize(("n", "m"), [(5, 5), (8, 8), (6, 300), (20, 20)])
+def test_the_error_of_few_rows_covers(n: int, m: int) -> None:
+    """Rows are divided into two to ten groups, for which the normal quantile is too small."""
+    found = [
+        kernel_distance(rng.normal(size=(n, 8)) + 1.0, rng.normal(size=(m, 8)))
+        for rng in (np.random.default_rng([77, n, m, seed]) for seed in range(300))
+    ]
+    values, errors = (np.array([getattr(each, name) for each in found]) for name in FIELDS)
+    assert np.mean(np.abs(values - values.mean()) <= 1.96 * errors) >= 0.91
 
 
 def test_the_distance_of_an_array_to_itself_is_that_to_its_copy() -> None:

@@ -313,8 +313,8 @@ def test_rows_with_nan_are_left_out_where_asked(latentscale: Command, rows: np.n
     ended = latentscale("run", "spoilt.npy", "--on-invalid", "drop", *options)
     assert ended.code == 0, ended.err
     said = (
-        "ingest: 2 rows of the corpus left out (NaN, infinity, or too large for float32); the "
-        "first is source row 7"
+        "ingest: 2 rows of the corpus left out (NaN, infinity, or out of the range of float32); "
+        "the first is source row 7"
     )
     assert said in ended.err.splitlines()
     assert "58 × 6, " in ended.out

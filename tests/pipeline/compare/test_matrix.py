@@ -293,7 +293,9 @@ def test_a_measure_that_a_pair_lacks_is_named_with_its_reason(
     assert [line.split(",mmd,")[0] for line in of_mmd] == ["a,b", "a,few", "b,few"]
 
 
-def test_a_corpus_without_a_scale_leaves_gaps(tmp_path: Path, latentscale: Command) -> None:
+def test_a_corpus_without_a_scale_has_that_of_the_others(
+    tmp_path: Path, latentscale: Command
+) -> None:
     first, second, *_ = save(tmp_path, n=60)
     flat = tmp_path / "lang=flat.npy"  # a file whose name isn't NAME=SOURCE
     np.save(flat, np.ones((60, 6), "f4"))
@@ -304,8 +306,32 @@ def test_a_corpus_without_a_scale_leaves_gaps(tmp_path: Path, latentscale: Comma
     document = json.loads(ended.out)
     assert document["names"] == ["a", "lang=flat", "b"]
     [found] = document["matrices"]
-    assert found["values"][0][1] is None
-    assert found["values"][0][2] is not None
-    assert (found["merges"], found["order"]) == ([], [0, 1, 2])
+    assert min(found["values"][0][1:]) > 0.0
+    assert len(found["merges"]) == 2
     assert list((tmp_path / "jobs").glob("corpora-matrix-*/report.html"))
     assert not (tmp_path / "o").exists()
+    otherwise = latentscale(
+        "matrix", first, second, flat, "--measures", "mmd", "--output", tmp_path / "again",
+        "-o", "cluster.kind=serial", "--json",
+    )  # fmt: skip
+    again = json.loads(otherwise.out)
+    ((a_flat, a_b), flat_b) = found["values"][0][1:], found["values"][1][2]
+    [swapped] = again["matrices"]
+    assert swapped["values"][0][1] == pytest.approx(a_b)
+    assert swapped["values"][0][2] == pytest.approx(a_flat, rel=0.05)  # other scales
+    assert swapped["values"][1][2] == pytest.approx(flat_b, rel=0.05)
+
+
+def test_a_pair_without_a_scale_says_so(tmp_path: Path, latentscale: Command) -> None:
+    first, *_ = save(tmp_path, n=60)
+    np.save(tmp_path / "flat.npy", np.ones((60, 6), "f4"))
+    ended = latentscale(
+        "matrix", first, tmp_path / "flat.npy", "--measures", "mmd", "--output", tmp_path / "o",
+        "-o", "cluster.kind=serial", "--quiet",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert ": 1 of 1 pairs have no value, such as a and flat: the median distance" in ended.out
+    [table] = (tmp_path / "o").glob("corpora-matrix-*/matrix.csv")
+    found = table.read_text().splitlines()
+    assert found[0].endswith(",reason")
+    assert any("the median distance" in line for line in found)

@@ -325,6 +325,9 @@ def test_a_remote_job_is_seen_from_its_folder(
             ("status", output),
             f"the folder holds jobs but isn't a job; name one of them, such as {output}",
         ),
+        (("verify", output), "the folder holds jobs but isn't a job; name one of them, such as"),
+        (("report", output), "the folder holds jobs but isn't a job; name one of them, such as"),
+        (("resume", output), "the folder holds jobs but isn't a job; name one of them, such as"),
         (("logs", f"{output}/nowhere"), "nothing is there; name the folder of a job"),
     ):
         ended = latentscale(*command)

@@ -108,6 +108,22 @@ def test_what_never_changed_has_its_sampling_error() -> None:
         assert limits.exceeded is exceeded
 
 
+def test_a_share_that_was_one_in_all_samples_may_miss_a_row() -> None:
+    def share(value: float) -> Score:
+        own = SampledScore(rows=1000, mean=value, variance=0.0, share=0.2, freedom=9)
+        known = {"measure": "geomca", "of": "corpus", "score": "precision", "bounds": "exact"}
+        return Score(value=value, lower=value, upper=value, samples=(own,), **known)  # type: ignore[arg-type]
+
+    ones = [share(1.0)] * 8
+    found = [control_limits(share(value), ones, 0.0027) for value in (1.0, 0.9998, 0.9)]
+    assert [each is not None and each.exceeded for each in found] == [False, False, True]
+    # Half a row of 8 times 5000, and Student's quantile with 7 degrees of freedom.
+    deviation = math.sqrt(0.5 / 8) / 5000
+    reach = stats.t.ppf(1 - 0.0027 / 2, 7) * deviation * math.sqrt(9 / 8)
+    assert found[0] is not None
+    assert (found[0].lower, found[0].upper) == (pytest.approx(1.0 - reach), 1.0)
+
+
 @pytest.mark.parametrize(
     ("histories", "window"),
     [(60, 14), pytest.param(1000, 14, marks=pytest.mark.full),

@@ -474,6 +474,18 @@ def test_mistakes_in_gates_are_found_before_the_job_runs(
     assert not list(place.glob("jobs/nightly-*/results.json"))
 
 
+@pytest.mark.parametrize("limit", ["max_drop", "max_rise", "p_below"])
+def test_a_gate_that_needs_a_baseline_is_refused_without_one(
+    place: Path, latentscale: Command, limit: str
+) -> None:
+    write_workflow(place, gates=[{"measure": "vendi", limit: 0.1}], baseline="none")
+    ended = night(latentscale, 1)
+    assert ended.code == 2
+    assert f"gates.0 has {limit}, and there is n" in ended.err
+    write_workflow(place, gates=[{"measure": "vendi", "min": 1.0}], baseline="none")
+    assert night(latentscale, 1).code == 0
+
+
 def test_columns_of_sources_are_named_in_the_workflow(place: Path, latentscale: Command) -> None:
     rows = np.load(place / "night-1.npy")
     rows[3] = np.nan
@@ -492,7 +504,7 @@ def test_columns_of_sources_are_named_in_the_workflow(place: Path, latentscale: 
     told = [line for line in ended.err.splitlines() if line.startswith("ingest: ")]
     assert "ingest: ids from column doc" in told
     assert (
-        "ingest: 1 row of the corpus left out (NaN, infinity, or too large for float32); "
+        "ingest: 1 row of the corpus left out (NaN, infinity, or out of the range of float32); "
         "the first is source row 3" in told
     )
     [job] = results(place)

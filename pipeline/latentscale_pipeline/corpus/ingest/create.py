@@ -110,8 +110,8 @@ def ingest(
         The column for ``ids``, ``labels``, ``texts`` or ``weights``: of its file or, without a
         file, of the sources.
     on_invalid : {"error", "drop", "drop-zero"}
-        What to do with a row that holds NaN or infinity, or a value too large for the stored dtype:
-        end with an error, or leave it out, and with ``drop-zero`` also rows that are all zero.
+        What to do with a row that holds NaN or infinity, or is out of the stored dtype's range: end
+        with an error, or leave it out, and with ``drop-zero`` also rows that are all zero.
     dtype : {"float16", "float32"}, optional
         Stored dtype. Default: float16 if all sources are float16, else float32.
     shard_bytes : int

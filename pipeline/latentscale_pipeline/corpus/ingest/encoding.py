@@ -341,13 +341,20 @@ def _pieces(
 
 
 def _cast(piece: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], BoolArray]:
-    """Return rows in the stored dtype, and a mask of the finite ones."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    """Return rows in the stored dtype, and a mask of those that it can hold."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         values = piece.astype(dtype, copy=False)
+    return values, storable_rows(values, piece)
+
+
+def storable_rows(values: npt.NDArray[Any], given: npt.NDArray[Any]) -> BoolArray:
+    """Return a mask of the rows that are finite, and not vanishing, in the stored dtype."""
     finite = np.isfinite(values)
-    if finite.all():
-        return values, np.ones(len(values), bool)
-    return values, finite.all(axis=1)
+    storable = np.ones(len(values), bool) if finite.all() else finite.all(axis=1)
+    if values.dtype != given.dtype:
+        small = np.flatnonzero(np.abs(values).max(axis=1) < np.finfo(values.dtype).tiny)
+        storable[small] = ~given[small].any(axis=1)
+    return storable
 
 
 def _invalid(
@@ -379,4 +386,7 @@ def invalid_reason(row: npt.NDArray[Any], dtype: str) -> str:
     """Return why a row can't be stored in a dtype."""
     if np.isnan(row).any():
         return "holds NaN"
-    return "holds infinity" if np.isinf(row).any() else f"holds a value too large for {dtype}"
+    if np.isinf(row).any():
+        return "holds infinity"
+    large = np.abs(row).max() > np.finfo(dtype).max
+    return f"holds a value too large for {dtype}" if large else f"is too small for {dtype}"

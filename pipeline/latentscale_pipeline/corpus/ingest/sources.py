@@ -172,8 +172,8 @@ class FieldChoice:
     files : mapping of str to str
         Files with the ``ids``, ``labels``, ``texts`` or ``weights``, one value per row.
     on_invalid : {"error", "drop", "drop-zero"}
-        What to do with a row that holds NaN or infinity, or a value too large for the stored dtype:
-        end with an error, or leave it out, and with ``drop-zero`` also rows that are all zero.
+        What to do with a row that holds NaN or infinity, or is out of the stored dtype's range: end
+        with an error, or leave it out, and with ``drop-zero`` also rows that are all zero.
     """
 
     vectors: str | None = None

@@ -139,8 +139,8 @@ def _is_subsampled(section: Magnitude, facts: JobFacts, role: Role) -> bool:
     if section.method in {"subsample", "nystrom"}:
         if corpus.n < REPLICATES * MIN_ROWS:
             raise BadInput(
-                f"{role}: measures.magnitude.method {section.method} draws subsets of at least "
-                f"{MIN_ROWS} rows and there are {corpus.n} rows; use method auto"
+                f"{role}: measures.magnitude.method {section.method} draws {REPLICATES} subsets of "
+                f"at least {MIN_ROWS} other rows each and there are {corpus.n}; use method auto"
             )
         return True
     pairs = corpus.n * corpus.n / 2 * EXPECTED_PRODUCTS

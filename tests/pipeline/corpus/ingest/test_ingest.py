@@ -139,6 +139,18 @@ def test_an_invalid_row_is_named(tmp_path: Path, value: float, what: str) -> Non
     assert not [path for path in (tmp_path / "c").rglob("*") if path.is_file()]
 
 
+def test_rows_that_float32_takes_for_zero_are_refused(tmp_path: Path) -> None:
+    rows = vectors(2000, 6, "float64")
+    rows[5], rows[7], rows[9, 1:] = 0.0, 1e-42, 1e-50
+    whole = saved(tmp_path / "a.npy", rows)
+    with pytest.raises(BadInput, match=r"a\.npy: row 7 is too small for float32; fix the source"):
+        ingest([whole], str(tmp_path / "c"))
+    kept = ingest([whole], str(tmp_path / "c"), on_invalid="drop")
+    assert kept.n == 1999
+    assert kept.source_rows(np.array([6, 7])).tolist() == [6, 8]
+    assert ingest([saved(tmp_path / "b.npy", rows.astype("f4"))], str(tmp_path / "d")).n == 2000
+
+
 def test_invalid_rows_are_dropped_with_their_companions(tmp_path: Path) -> None:
     rows = vectors(5000)
     bad = np.random.default_rng(0).choice(5000, 1200, replace=False)
