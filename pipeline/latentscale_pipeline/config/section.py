@@ -186,12 +186,12 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> lis
 
 
 def _explain_one(first: ErrorDetails, model: type[BaseModel], prefix: str) -> tuple[str, str]:
+    keys = first["loc"]
     parts = [
-        str(part)
-        for pair in pairwise(("", *first["loc"]))
-        if not _is_union_tag(*pair)
-        for part in pair[1:]
+        str(key) for pair in pairwise(("", *keys)) if not _is_union_tag(*pair) for key in pair[1:]
     ]
+    if first["type"] == "extra_forbidden" and _is_union_tag("", keys[-1]):
+        parts.append(str(keys[-1]))  # a key that is unknown may be any text
     path = ".".join([*([prefix] if prefix else []), *parts])
     return path, _describe(first, model, parts, path)
 
@@ -202,6 +202,8 @@ def _describe(first: ErrorDetails, model: type[BaseModel], parts: list[str], pat
         elsewhere: Mapping[str, str] = getattr(model, "elsewhere", {})
         if path in elsewhere:
             return f"{path} is unknown; {elsewhere[path]}"
+        if ":" in parts[-1]:
+            return f"{path} is unknown; YAML wants a space after the colon of a key"
         names = _names_beside(model, [str(part) for part in first["loc"]])
         return f"{path} is unknown{nearest(parts[-1], names)}"
     if first["type"] == "missing":

@@ -99,6 +99,14 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
             "cluster.worker is unknown; did you mean workers?",
         ),
         (
+            "name: a\ncorpus: c\nmeasures: {duplicates:{metric:euclidean}}\n",
+            "measures.duplicates.metric:euclidean is unknown; YAML wants a space after the colon",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {duplicates: {me trik: cosine}}\n",
+            "measures.duplicates.me trik is unknown; did you mean metric?",
+        ),
+        (
             "name: a\ncorpus: c\ncluster: {kind: moon}\n",
             "cluster.kind is 'moon'; it can be auto, serial, threads, local, address, gateway, ",
         ),
