@@ -268,7 +268,7 @@ class _Evaluation:
         if _is_flag(first):
             second = _flags(second)
         if _is_text(first) != _is_text(second):
-            if _is_flag(first) or _is_flag(second):
+            if any(_is_flag(side) and isinstance(side, np.ndarray) for side in (first, second)):
                 raise self._refused(
                     "true and false can't be compared with text; a column of them is a condition "
                     "by itself, as in outlier, or not outlier"
