@@ -7,6 +7,11 @@ kind of row occurs often. The magnitude's curve runs between the same extremes, 
 extrapolated in the same way (:mod:`latentscale.magnitude.subsamples`): the interval is the envelope
 of several fits and a back-test.
 
+Below order 1 the score of a subset has a bracket that can be wide itself, because rounding hides
+the smallest eigenvalues (:func:`latentscale.vendi.scores.vendi_score`). The lower and the upper
+ends of the subsets form curves, too. The interval reaches from the lower end of the one to the
+upper end of the other.
+
 Unlike the magnitude, the Vendi score of a subset isn't a bound: rows that are rare in the whole may
 be over-represented in it.
 
@@ -32,14 +37,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from latentscale.array_types import Float64Array
 from latentscale.estimate import Estimate
 from latentscale.sampling.extrapolation import extrapolate
-from latentscale.sampling.rarefaction import SubsetScores, rarefaction_curve
+from latentscale.sampling.rarefaction import RarefactionCurve, SubsetScores, rarefaction_curve
 from latentscale.tiles.distances import Points
 from latentscale.vendi.kernels import Kernel
 from latentscale.vendi.scores import kernel_spectrum, vendi_score
@@ -52,9 +57,27 @@ ROUNDING = 1e-9
 """Bound on the relative rounding of a subset's largest eigenvalue."""
 
 
+@dataclass(frozen=True)
+class SubsetBrackets:
+    """Scores of equal pieces of one replicate, with the brackets of their rounding.
+
+    Attributes
+    ----------
+    size : int
+        Rows of a piece.
+    values, lower, upper : ndarray of float64, shape (pieces, orders)
+        The score of each piece at each order, and the ends of its bracket.
+    """
+
+    size: int
+    values: Float64Array
+    lower: Float64Array
+    upper: Float64Array
+
+
 def subsample_scores(
     points: Points, kernel: Kernel, bandwidth: float | None, orders: Sequence[float], pieces: int
-) -> SubsetScores:
+) -> SubsetBrackets:
     """Compute the scores of equal pieces of a replicate.
 
     Parameters
@@ -70,8 +93,7 @@ def subsample_scores(
 
     Returns
     -------
-    SubsetScores
-        With orders in place of scales, and 1 as the certain lower bound.
+    SubsetBrackets
 
     Raises
     ------
@@ -81,22 +103,33 @@ def subsample_scores(
     if not 1 <= pieces <= len(points):
         raise ValueError(f"cannot divide {len(points)} rows into {pieces} pieces")
     size = len(points) // pieces
-    values = np.empty((pieces, len(orders)))
+    lower, values, upper = np.empty((3, pieces, len(orders)))
     for piece in range(pieces):
         rows = points.take(slice(piece * size, (piece + 1) * size))
         spectrum = kernel_spectrum(rows, kernel, bandwidth)
-        values[piece] = [vendi_score(spectrum, order).value for order in orders]
-    return SubsetScores(size, values, np.ones(len(orders)))
+        scores = [vendi_score(spectrum, order) for order in orders]
+        lower[piece] = [score.lower for score in scores]
+        values[piece] = [score.value for score in scores]
+        upper[piece] = [score.upper for score in scores]
+    return SubsetBrackets(size, values, lower, upper)
+
+
+def score_curve(subsamples: Sequence[SubsetBrackets]) -> RarefactionCurve:
+    """Combine the scores of all sizes and replicates into a curve, with orders in place of scales.
+
+    The certain lower bound of every score is 1.
+    """
+    return _curve([(part.size, part.values) for part in subsamples])
 
 
 def extrapolated_scores(
-    subsamples: Sequence[SubsetScores], orders: Sequence[float], n: int
+    subsamples: Sequence[SubsetBrackets], orders: Sequence[float], n: int
 ) -> tuple[Estimate, ...]:
     """Extrapolate the scores to all rows.
 
     Parameters
     ----------
-    subsamples : sequence of SubsetScores
+    subsamples : sequence of SubsetBrackets
         Scores of all sizes and replicates.
     orders : sequence of float
         The orders of these scores, descending.
@@ -108,13 +141,28 @@ def extrapolated_scores(
     tuple of Estimate
         ``bounds`` "estimate", method "subsample".
     """
-    places = np.arange(1.0, len(orders) + 1.0)
-    estimates = extrapolate(rarefaction_curve(places, subsamples), n).estimates
+    estimates = tuple(
+        replace(middle, lower=min(low.lower, middle.lower), upper=max(high.upper, middle.upper))
+        for low, middle, high in zip(
+            extrapolate(_curve([(part.size, part.lower) for part in subsamples]), n).estimates,
+            extrapolate(score_curve(subsamples), n).estimates,
+            extrapolate(_curve([(part.size, part.upper) for part in subsamples]), n).estimates,
+            strict=True,
+        )
+    )
     return tuple(
         _bounded(estimate, [(part.size, part.values[:, k]) for part in subsamples], n)
         if math.isinf(order)
         else estimate
         for k, (order, estimate) in enumerate(zip(orders, estimates, strict=True))
+    )
+
+
+def _curve(scores: Sequence[tuple[int, Float64Array]]) -> RarefactionCurve:
+    count = scores[0][1].shape[1] if scores else 0
+    places = np.arange(1.0, count + 1.0)
+    return rarefaction_curve(
+        places, [SubsetScores(size, values, np.ones(count)) for size, values in scores]
     )
 
 

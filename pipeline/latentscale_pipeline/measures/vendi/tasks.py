@@ -10,16 +10,17 @@ from typing import Any, cast
 import numpy as np
 
 from latentscale.linalg.fourier_features import FourierKernel, draw_frequencies, fourier_features
-from latentscale.sampling.rarefaction import (
-    HALVINGS,
-    SubsetScores,
-    rarefaction_curve,
-)
+from latentscale.sampling.rarefaction import HALVINGS
 from latentscale.tiles.device import Precision
 from latentscale.tiles.distances import as_points, row_blocks
 from latentscale.vendi.fourier import FREQUENCIES, FeatureSpectra, fourier_score
 from latentscale.vendi.lanczos import kernel_scores
-from latentscale.vendi.rarefaction import extrapolated_scores, subsample_scores
+from latentscale.vendi.rarefaction import (
+    SubsetBrackets,
+    extrapolated_scores,
+    score_curve,
+    subsample_scores,
+)
 from latentscale.vendi.scores import (
     kernel_spectrum,
     moment_spectrum,
@@ -190,7 +191,8 @@ def score_subset(inputs: Inputs, similarity: Similarity) -> Output:
     found = subsample_scores(
         points, similarity.kernel, similarity.bandwidth, _descending(inputs), 2**halving
     )
-    return Output(values={"size": found.size}, arrays={"values": found.values})
+    ends = {"lower": found.lower, "upper": found.upper}
+    return Output(values={"size": found.size}, arrays={"values": found.values, **ends})
 
 
 @under_kernel
@@ -198,11 +200,13 @@ def extrapolate_subsets(inputs: Inputs, similarity: Similarity) -> Output:
     """Extrapolate the subsets' scores to all rows."""
     orders, n = _descending(inputs), inputs.corpora[inputs.parameters["role"]].n
     subsets = [
-        SubsetScores(part.values["size"], part.array("values"), np.ones(len(orders)))
+        SubsetBrackets(
+            part.values["size"], part.array("values"), part.array("lower"), part.array("upper")
+        )
         for part in inputs.parts
     ]
     found = extrapolated_scores(subsets, orders, n)
-    curve = rarefaction_curve(np.arange(1.0, len(orders) + 1.0), subsets)
+    curve = score_curve(subsets)
     estimates = dict(zip(orders, found, strict=True))
     # Columns in the order in which the orders were given.
     columns = [orders.index(float(order)) for order in inputs.parameters["orders"]]
