@@ -143,8 +143,15 @@ class Rows:
         """Return a pandas DataFrame with one row per row; needs pandas."""
         return data_frame(self.records(), self.columns)
 
+    @property
+    def joined(self) -> str | None:
+        """Say how the rows of the table were joined with those of the corpus, if there is one."""
+        table = self._found.rows.table
+        return None if table is None else table.describe()
+
     def __repr__(self) -> str:
-        return f"{len(self):,} rows: {', '.join(self.columns)}"
+        said = f"{len(self):,} rows: {', '.join(self.columns)}"
+        return said if self.joined is None else f"{said}\n{self.joined}"
 
 
 @dataclass(frozen=True, repr=False)

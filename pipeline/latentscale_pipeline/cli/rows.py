@@ -67,7 +67,7 @@ def _one_reason(
 @click.option(
     "--table",
     metavar="FILE",
-    help="Files with more columns, as of `latentscale subset`, for these three.",
+    help="Files with more columns for --columns, --where and --sort, as of `latentscale subset`.",
 )
 @click.option(
     "--limit",
@@ -127,6 +127,8 @@ def rows(
         baseline=None if baseline is None else read_job(baseline),
         table=table,
     )
+    if found.rows.table is not None:
+        click.echo(printable(found.rows.table.describe()), err=True)
     if "row" in found.names and found.rows.corpus.lacks_rows:
         click.echo(_left_out(found.rows.corpus), err=True)
     others: Sequence[str] = ()

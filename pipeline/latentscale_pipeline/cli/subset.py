@@ -24,6 +24,7 @@ from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.ingest.sidecars import TEXT_LENGTH, read_column
 from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source, unknown_ids
+from latentscale_pipeline.corpus.tables import Table
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import memory_bytes
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
@@ -282,23 +283,26 @@ def _without_duplicates(
     return kept
 
 
-def _select(corpus: Corpus, job: str | None, **chosen: Any) -> Int64Array:
+def _select(corpus: Corpus, job: str | None, table: str | None, **chosen: Any) -> Int64Array:
     """Return the rows that meet all conditions; with a job, --where names columns of that."""
-    if chosen["table"] is not None and chosen["where"] is None:
+    if table is not None and chosen["where"] is None:
         raise click.UsageError("--table gives columns to --where; write a condition on one")
     if job is None:
         if chosen.pop("without"):
             raise click.UsageError(
                 "--without needs a finished job: name it as CORPUS, or by --rows"
             )
-        return _chosen(corpus, _selection(**chosen), None)
+        own = None if table is None else Table(corpus, table)
+        _say_joined(own)
+        return _chosen(corpus, _selection(table=own, **chosen), None)
     given, without = chosen.pop("where"), chosen.pop("without")
     filters = {reason: ROW_FILTERS[reason] for reason in without}
     if given is None and not without:
         raise click.UsageError(
             "--rows gives columns to --where and reasons to --without; write one of these"
         )
-    known = rows_of_corpus(read_job(job), corpus, table=chosen.pop("table"))
+    known = rows_of_corpus(read_job(job), corpus, table=table)
+    _say_joined(known.table)
     for reason in filters:
         check_reason(known, reason)
     alone = {reason: found for reason, found in filters.items() if not found.stays}
@@ -319,6 +323,11 @@ def _select(corpus: Corpus, job: str | None, **chosen: Any) -> Int64Array:
     if without:
         click.echo(f"{len(rows):,} of {corpus.n:,} rows stay", err=True)
     return rows
+
+
+def _say_joined(table: Table | None) -> None:
+    if table is not None:
+        click.echo(printable(table.describe()), err=True)
 
 
 def _say_left_out(count: int, rows: int, reason: str) -> None:

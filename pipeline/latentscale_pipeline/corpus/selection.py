@@ -41,8 +41,8 @@ class Selection:
         Select rows with one of these ids or labels.
     where : str or None
         A condition on ``ids``, ``labels``, ``weights`` and the columns of ``table``.
-    table : str or None
-        Files with the columns, read as :class:`latentscale_pipeline.corpus.tables.Table` does.
+    table : Table or None
+        Files with more columns for the rows of the corpus.
     sample : int or None
         Number of rows to draw at random, without replacement, from those selected.
     seed : int
@@ -52,7 +52,7 @@ class Selection:
     ids: Collection[str] | None = None
     labels: Collection[str] | None = None
     where: str | None = None
-    table: str | None = None
+    table: Table | None = None
     sample: int | None = None
     seed: int = 0
 
@@ -82,10 +82,9 @@ def choose_rows(
             chosen &= having
     if selection.where is not None:
         columns, nulls = {}, {}
-        table = None if selection.table is None else Table(corpus, selection.table)
         for name in names_in(selection.where):
             advice = suggest_quotes(selection.where, name)
-            columns[name], nulls[name] = _column(corpus, name, table, advice)
+            columns[name], nulls[name] = _column(corpus, name, selection.table, advice)
         chosen &= matching_rows(selection.where, columns, corpus.n, nulls)
     rows = np.flatnonzero(chosen)
     if selection.sample is not None:

@@ -1,8 +1,8 @@
 """Columns of a user's own files for the rows of a corpus.
 
-A table belongs to a corpus by its ids or by its order. If it has a column of ids, and ids of the
-corpus are among them, each row of the corpus has the row with its id. Otherwise the table has a row
-for each row of the corpus, or for each of its sources, in their order.
+A table belongs to a corpus by its ids or by its order. If it has a column ``id``, and the corpus
+has ids, each row of the corpus has the row with its id, or none. Otherwise the table has a row for
+each row of the corpus, or for each of its sources, in their order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from latentscale.array_types import BoolArray, Int64Array
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.formats import open_values
-from latentscale_pipeline.corpus.formats.container import KINDS, STRINGS
+from latentscale_pipeline.corpus.formats.container import KINDS, STRINGS, UnknownField
 from latentscale_pipeline.corpus.formats.file import File
 from latentscale_pipeline.corpus.formats.text import Text
 from latentscale_pipeline.corpus.ingest.sources import COLUMNS, find_files
@@ -57,8 +57,14 @@ class Table:
         """
         column, null, as_numbers = self._read(name)
         by_id = self._places_by_id
-        places = self._places_by_order(len(column)) if by_id is None else by_id
-        column, null = column[places], null[places]
+        if by_id is None:
+            places = self._places_by_order(len(column))
+            column, null = column[places], null[places]
+        else:
+            lacking = by_id < 0
+            column, null = column[by_id], null[by_id] | lacking
+            if column.dtype.kind in "ST":
+                column[lacking] = b"" if column.dtype.kind == "S" else ""
         if as_numbers:
             return _numbers(column)
         if column.dtype.kind != "S":
@@ -67,6 +73,15 @@ class Table:
             return np.char.decode(column, "utf-8").astype(STRINGS), null
         except UnicodeDecodeError:
             raise BadInput(f"{self.where}: its {name} isn't UTF-8; convert the file") from None
+
+    def describe(self) -> str:
+        """Say by what its rows were joined with those of the corpus, and with how many."""
+        by_id = self._places_by_id
+        if by_id is None:
+            lacking = "it has no column id" if self._corpus_has_ids else "the corpus has no ids"
+            return f"{self.where}: joined by the order of the rows, as {lacking}"
+        joined, rows = int((by_id >= 0).sum()), f"{len(by_id):,} rows of the corpus"
+        return f"{self.where}: joined by its {self._name_of_ids}, with {joined:,} of {rows}"
 
     def _read(self, name: str) -> tuple[npt.NDArray[Any], BoolArray, bool]:
         """Return a column of all files, what is missing, and whether texts may be numbers."""
@@ -110,8 +125,8 @@ class Table:
 
     @cached_property
     def _places_by_id(self) -> Int64Array | None:
-        """The row of the table for every row of the corpus by its id; None if it has other ids."""
-        name = self._name_of_ids()
+        """The row of the table for every row of the corpus by its id, or -1; None without ids."""
+        name = self._name_of_ids
         if name is None:
             return None
         column, _, _ = self._read(name)
@@ -125,29 +140,31 @@ class Table:
                     return places
             if np.isin(given, known).any():
                 return self._find(known, given, name)
-        return None
+        such = f", such as {texts[0]!r}," if len(texts) else ""
+        raise BadInput(
+            f"{self.where}: none of its {name}{such} is an id of {self.corpus.url}, such as "
+            f"{known[0]!r}; give the ids of the corpus, or name the column otherwise if the rows "
+            "are in the order of the corpus"
+        )
 
     def _find(self, known: npt.NDArray[Any], given: npt.NDArray[Any], name: str) -> Int64Array:
-        """Return where every id of the corpus is among those of the table."""
+        """Return where every id of the corpus is among those of the table; -1 where it isn't."""
         order = np.argsort(given, kind="stable")
         found = np.minimum(np.searchsorted(given, known, sorter=order), len(given) - 1)
         places = order[found]
-        lacking = np.flatnonzero(given[places] != known)
-        if len(lacking):
-            raise BadInput(
-                f"{self.where}: its {name} lacks {len(lacking):,} of the {len(known):,} ids of "
-                f"{self.corpus.url}, such as {known[lacking[0]]!r}; give a row for each, or rename "
-                "the column if it has other ids"
-            )
         _refuse_repeated(given[order], known, f"{self.where}: its {name}")
-        return places.astype(np.int64)
+        return np.where(given[places] == known, places, -1).astype(np.int64)
 
+    @property
+    def _corpus_has_ids(self) -> bool:
+        return "ids" in self.corpus.manifest.arrays
+
+    @cached_property
     def _name_of_ids(self) -> str | None:
-        """Return the name of the table's column of ids, if both have ids."""
-        if "ids" not in self.corpus.manifest.arrays:
-            return None
-        for name in COLUMNS["ids"]:
-            with contextlib.suppress(BadInput):
+        """The name of the table's column of ids, in any case, if both have ids."""
+        names = COLUMNS["ids"] if self._corpus_has_ids else ()
+        for name in (write(name) for write in (str, str.upper, str.title) for name in names):
+            with contextlib.suppress(UnknownField):
                 _, field = open_values(self.files[0], "", name)
                 if len(field.shape) == 1 and field.dtype.kind in f"{KINDS}f" and not field.dated:
                     return name

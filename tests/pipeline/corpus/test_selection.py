@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from latentscale_pipeline.corpus.expressions import matching_rows, names_in
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.selection import Selection, choose_rows
+from latentscale_pipeline.corpus.tables import Table
 from latentscale_pipeline.errors import BadInput
 from tests.conftest import Ended
 
@@ -91,7 +93,9 @@ def test_chosen_rows_become_a_corpus_or_a_file(
     assert verify(new).problems == ()
     for name, beside in (("out.npy", ""), ("out.parquet", ", with row, ids, labels, weights")):
         ended = latentscale("export", corpus.url, name, *options)
-        assert ended == Ended(0, f"{name}: {len(rows):,} rows of 4 dimensions{beside}\n", "")
+        joined = "meta.parquet: joined by the order of the rows, as it has no column id\n"
+        said = joined if "--table" in options else ""
+        assert ended == Ended(0, f"{name}: {len(rows):,} rows of 4 dimensions{beside}\n", said)
         assert ingest([name], f"from {name}").fingerprint == new.fingerprint
     np.testing.assert_array_equal(np.load("out.npy"), new.read_all())
     table = pyarrow.parquet.read_table("out.parquet")
@@ -212,7 +216,7 @@ def test_numbers_and_booleans_that_are_missing(
             *(f"{y or ''},{'' if s is None else s}" for y, s in zip(years, seen, strict=True)),
         ]
         file.write_text("\n".join(written))
-    found = choose_rows(corpus, Selection(where=condition, table=str(file)))
+    found = choose_rows(corpus, Selection(where=condition, table=Table(corpus, str(file))))
     expected = [i for i in range(N) if chosen(years[i], seen[i])]
     assert found.tolist() == expected
 
@@ -227,7 +231,9 @@ def test_whole_numbers_of_a_table_stay_whole(tmp_path: Path, corpus: Corpus, kin
         file.write_text("".join(json.dumps({"key": n}) + "\n" for n in numbers))
 
     def chosen(condition: str) -> list[int]:
-        return choose_rows(corpus, Selection(where=condition, table=str(file))).tolist()
+        return choose_rows(
+            corpus, Selection(where=condition, table=Table(corpus, str(file)))
+        ).tolist()
 
     assert chosen(f"key == {2**53 + 3}") == [3]
     assert chosen("key is null") == [150]
@@ -240,7 +246,9 @@ def test_a_csv_table_in_several_files(tmp_path: Path, corpus: Corpus) -> None:
         years = ["" if i == 1400 else str(i % 10) for i in range(first, first + 1300)]
         text = "lang,year\n" + "".join(f"en,{year}\n" for year in years)
         (tmp_path / "parts" / f"{name}.csv").write_text(text)
-    found = choose_rows(corpus, Selection(where="year < 5", table=str(tmp_path / "parts")))
+    found = choose_rows(
+        corpus, Selection(where="year < 5", table=Table(corpus, str(tmp_path / "parts")))
+    )
     assert found.tolist() == [i for i in range(N) if i % 10 < 5 and i != 1400]
 
 
@@ -269,7 +277,9 @@ def test_a_table_with_ids_may_have_another_order_and_more_rows(
         frame.to_parquet(file)
 
     def found(condition: str) -> list[int]:
-        return choose_rows(numbered, Selection(where=condition, table=str(file))).tolist()
+        return choose_rows(
+            numbered, Selection(where=condition, table=Table(numbered, str(file)))
+        ).tolist()
 
     assert found("year == 2012") == [2]
     assert found("year < 2012") == [0, 1]
@@ -279,11 +289,14 @@ def test_a_table_with_ids_may_have_another_order_and_more_rows(
 @pytest.mark.parametrize(
     ("ids", "expected"),
     [
-        ([1, 2, 3, 4, 5], [0, 1]),  # ids of something else: by order
-        ([10, 11, 12, 13, 9], r"its id lacks 1 of the 5 ids of .*, such as '14'; give a row for"),
+        (
+            [1, 2, 3, 4, 5],
+            r"none of its id, such as '1', is an id of .*, such as '10'; give the ids",
+        ),
+        ([11, 12, 9, 10], [1, 2]),
+        ([10, 11, 12, 13, 9], [0, 1]),
         ([10, 11, 12, 13, 14, 11], r"its id has '11' in several rows; give one row for each id"),
         ([10, 11, 12, 13, 14, 9, 9], [0, 1]),
-        ([1, 2, 3, 4], r"the table has 4 rows, but .* has 5; .*, or a column id with the ids"),
     ],
 )
 def test_ids_of_a_table_are_all_those_of_the_corpus_or_others(
@@ -291,12 +304,52 @@ def test_ids_of_a_table_are_all_those_of_the_corpus_or_others(
 ) -> None:
     frame = pd.DataFrame({"id": ids, "year": range(len(ids))})
     frame.to_parquet(tmp_path / "t.parquet")
-    selection = Selection(where="year < 2", table=str(tmp_path / "t.parquet"))
+    selection = Selection(where="year < 2", table=Table(numbered, str(tmp_path / "t.parquet")))
     if isinstance(expected, list):
         assert choose_rows(numbered, selection).tolist() == expected
     else:
         with pytest.raises(BadInput, match=expected):
             choose_rows(numbered, selection)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "said"),
+    [
+        ("id", 5, r"t.parquet: joined by its id, with 3 of 5 rows of the corpus$"),
+        ("ID", 7, r"t.parquet: joined by its ID, with 5 of 5 rows of the corpus$"),
+        ("key", 5, r"t.parquet: joined by the order of the rows, as it has no column id$"),
+    ],
+)
+def test_a_table_says_how_it_was_joined(
+    tmp_path: Path, numbered: Corpus, name: str, rows: int, said: str
+) -> None:
+    ids = ["12", "11", "13", "8", "9"] if rows == 5 else ["8", "14", "13", "12", "11", "10", "9"]
+    pd.DataFrame({name: ids}).to_parquet(tmp_path / "t.parquet")
+    assert re.search(said, Table(numbered, str(tmp_path / "t.parquet")).describe())
+
+
+def test_a_table_without_ids_has_a_row_for_each(tmp_path: Path, numbered: Corpus) -> None:
+    pd.DataFrame({"key": range(4)}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(
+        BadInput, match=r"has 4 rows, but .* has 5; .*, or a column id with the ids"
+    ):
+        Table(numbered, str(tmp_path / "t.parquet")).column("key")
+
+
+def test_rows_that_a_table_lacks_have_no_values(tmp_path: Path, numbered: Corpus) -> None:
+    frame = pd.DataFrame({"id": ["14", "10"], "s": ["b", "a"], "x": [2.5, 1.5], "k": [2**60, 7]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    for kind in ("csv", "parquet"):
+        table = Table(numbered, str(tmp_path / f"t.{kind}"))
+        for name, expected in (("s", ["a", "b"]), ("x", [1.5, 2.5]), ("k", [7, 2**60])):
+            values, null = table.column(name)
+            assert np.flatnonzero(~null | (values == "")).tolist() in ([0, 4], [0, 1, 2, 3, 4])
+            assert values[[0, 4]].tolist() == expected
+        chosen = Selection(where="k is null", table=table)
+        assert choose_rows(numbered, chosen).tolist() == [1, 2, 3]
+        chosen = Selection(where="s is null or x > 2", table=table)
+        assert choose_rows(numbered, chosen).tolist() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -307,7 +360,7 @@ def test_ids_of_a_table_may_be_whole_numbers_written_as_floats(
     frame = pd.DataFrame({"id": [14.0, None, 12.0, 10.0, 11.0, 13.0], "year": range(6)})
     file = tmp_path / f"t.{kind}"
     frame.to_csv(file, index=False) if kind == "csv" else frame.to_parquet(file)
-    found = choose_rows(numbered, Selection(where="year == 2", table=str(file)))
+    found = choose_rows(numbered, Selection(where="year == 2", table=Table(numbered, str(file))))
     assert found.tolist() == [2]
 
 
@@ -320,7 +373,8 @@ def test_the_file_of_a_corpus_with_repeated_ids_is_a_table_for_it(
     frame.to_parquet(tmp_path / "t.parquet")
     source, target = str(tmp_path / "t.parquet"), str(tmp_path / "c.zarr")
     assert latentscale("ingest", source, target, "--on-invalid", "drop").code == 0
-    found = choose_rows(open_corpus(target), Selection(where="s < 3", table=source))
+    corpus = open_corpus(target)
+    found = choose_rows(corpus, Selection(where="s < 3", table=Table(corpus, source)))
     assert found.tolist() == [0, 1, 2]
 
 
@@ -329,7 +383,9 @@ def test_what_is_no_whole_number_is_one_line(tmp_path: Path, corpus: Corpus, val
     rows = [{"year": value if i == 150 else i} for i in range(N)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(BadInput, match=r"isn't a whole number, as the first are; fix it"):
-        choose_rows(corpus, Selection(where="year > 3", table=str(tmp_path / "t.jsonl")))
+        choose_rows(
+            corpus, Selection(where="year > 3", table=Table(corpus, str(tmp_path / "t.jsonl")))
+        )
 
 
 def test_ids_that_look_like_numbers_are_text(corpus: Corpus) -> None:
@@ -340,7 +396,9 @@ def test_ids_that_look_like_numbers_are_text(corpus: Corpus) -> None:
 def test_a_csv_table_without_the_column(tmp_path: Path, corpus: Corpus) -> None:
     (tmp_path / "meta.csv").write_text("lang,topic\n" + "en,a\n" * N)
     with pytest.raises(BadInput, match=r"names no column 'year' .*name one that it has"):
-        choose_rows(corpus, Selection(where="year > 3", table=str(tmp_path / "meta.csv")))
+        choose_rows(
+            corpus, Selection(where="year > 3", table=Table(corpus, str(tmp_path / "meta.csv")))
+        )
 
 
 @given(CONDITIONS, st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1))

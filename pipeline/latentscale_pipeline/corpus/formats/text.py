@@ -22,7 +22,13 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field, joined_fields
+from latentscale_pipeline.corpus.formats.container import (
+    STRINGS,
+    Container,
+    Field,
+    UnknownField,
+    joined_fields,
+)
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, file_errors
 from latentscale_pipeline.corpus.formats.lines import (
     MAX_ROW_BYTES,
@@ -196,7 +202,7 @@ def open_text(file: File, delimiter: str | None = None, *, column: str | None = 
     dialect = _sniffed(file, head, delimiter) or _naming(first_lines(head, file.size), column)
     if dialect is None:
         if column is not None:
-            raise BadInput(
+            raise UnknownField(
                 f"{file.name}: its first line names no column {column!r} (it begins with "
                 f"{head[:40]!r}); name one that it has"
             )

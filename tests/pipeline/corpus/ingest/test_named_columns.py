@@ -13,6 +13,7 @@ from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus, ingest
 from latentscale_pipeline.corpus.selection import Selection, choose_rows
+from latentscale_pipeline.corpus.tables import Table
 from latentscale_pipeline.errors import BadInput
 from tests.conftest import Ended
 
@@ -150,10 +151,12 @@ def test_categories_dates_and_types_that_are_not_read(
     refused = latentscale("ingest", source, tmp_path / "d.zarr", "--labels-column", "text")
     assert refused.code == 2
     assert "a: int64> can't be read; make text or numbers of them" in refused.err
-    rows = choose_rows(corpus, Selection(where="when >= '2020-01-03'", table=str(source)))
+    rows = choose_rows(
+        corpus, Selection(where="when >= '2020-01-03'", table=Table(corpus, str(source)))
+    )
     assert rows.tolist() == [*range(2, N)]
     with pytest.raises(BadInput, match=r"values of type decimal128\(2, 1\) can't be read"):
-        choose_rows(corpus, Selection(where="price < 2", table=str(source)))
+        choose_rows(corpus, Selection(where="price < 2", table=Table(corpus, str(source))))
 
 
 def test_appended_rows_bring_what_the_corpus_has(tmp_path: Path) -> None:
