@@ -101,6 +101,22 @@ def test_random_features_count_no_more_eigenvalues_than_rows():
     assert fourier_score(spectra, 120, 0).value == pytest.approx(120)
 
 
+@pytest.mark.parametrize("far", [1e3, 1e4, 1e5])
+def test_the_interval_allows_for_rare_frequencies(far):
+    """Under a bandwidth of thousands of distances few frequencies make the score."""
+    for seed in range(8):
+        generator = np.random.default_rng(seed)
+        rows = generator.normal(size=(200, 4))
+        dense = kernel_spectrum(as_points(rows, "euclidean"), "laplacian", 2.7 * far)
+        frequencies = draw_frequencies("laplacian", 2.7 * far, 4, 256, generator)
+        features = fourier_features(rows, np.zeros(4), frequencies)
+        spectra = FeatureSpectra.of(second_moment(features, precision="single"), 200)
+        for order in (0.5, 1.0, 2.0, 5.0, math.inf):
+            found, truth = fourier_score(spectra, 200, order), vendi_score(dense, order).value
+            assert found.lower <= truth <= found.upper
+            assert order < 1 or found.upper < 1.5 * truth
+
+
 def test_intervals_of_random_features_cover_the_dense_scores():
     rows = np.random.default_rng(3).normal(size=(400, 64))
     dense = kernel_spectrum(as_points(rows, "euclidean"), "rbf", 11.0)

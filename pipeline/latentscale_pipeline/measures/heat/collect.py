@@ -47,6 +47,9 @@ CURVE_TIMES = 24
 SIGNIFICANT = 1.96
 """Number of sampling errors that IMD's lower end must exceed for the corpora to differ."""
 
+SIZE_TOLERANCE = 0.01
+"""Share by which the numbers of rows may differ for the traces of all rows to be compared."""
+
 UNITS: dict[Normalization, str] = {
     "none": "trace",
     "empty": "trace per vertex",
@@ -103,7 +106,9 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
             estimate,
             time=compared["time"],
             # The lower end allows for the error of computation, the threshold for that of sampling.
-            differs=None if error is None else bool(estimate.lower > SIGNIFICANT * error),
+            differs=None
+            if error is None or not _alike_in_size(facts)
+            else bool(estimate.lower > SIGNIFICANT * error),
             **{
                 name: ImdConvention.from_estimate(
                     load_estimate(other["estimate"]), time=other["time"]
@@ -118,6 +123,12 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     some = np.unique(np.linspace(0, len(trace.times) - 1, CURVE_TIMES).round().astype(int))
     curve = tuple([values[place] for place in some] for values in (trace.times, trace.trace))
     return Findings(HeatResults(**found), tuple(scores), arrays, curve=(curve[0], curve[1]))
+
+
+def _alike_in_size(facts: JobFacts) -> bool:
+    """Return whether the corpora have about equally many rows, on which a trace depends a little."""
+    rows = [corpus.n for corpus in facts.corpora.values()]
+    return max(rows) <= (1.0 + SIZE_TOLERANCE) * min(rows)
 
 
 def _lists(section: Heat, facts: JobFacts, role: Role, results: Results) -> Artifact:

@@ -161,12 +161,20 @@ def _subsample_notes(heat: HeatResults) -> list[str]:
     if replicates is None or replicates.imd is None:
         return []
     distance = replicates.imd
-    beyond = "beyond" if heat.imd is not None and heat.imd.differs else "not beyond"
-    return [
-        (
+    differs = None if heat.imd is None else heat.imd.differs
+    if differs is None:
+        said = (
+            "The two corpora differ in their numbers of rows, on which a trace depends a little: "
+            "the subsamples, which have equally many, show more than the whole corpora."
+        )
+    else:
+        beyond = "beyond" if differs else "not beyond"
+        said = (
             f"The distance between the two corpora is {beyond} the errors of computation and of "
             "sampling."
-        ),
+        )
+    return [
+        said,
         (
             f"Over {replicates.count} random subsamples of {replicates.rows:,} rows of each, "
             f"the mean IMD is {distance.mean:.3g}, with a {replicates.level:.0%} interval from "

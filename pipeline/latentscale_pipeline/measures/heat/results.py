@@ -127,7 +127,10 @@ class Imd(ImdConvention):
     unnormalized: Absent[ImdConvention] = None
     """IMD of traces that are not normalised."""
     differs: Absent[bool] = None
-    """Whether its lower end exceeds 1.96 sampling errors; absent where these are unknown."""
+    """Whether its lower end exceeds 1.96 sampling errors.
+
+    Absent where these are unknown, or the corpora's numbers of rows differ by more than 1 %.
+    """
 
 
 class SpreadOfTraces(Part):

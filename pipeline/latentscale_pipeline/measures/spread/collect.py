@@ -56,7 +56,11 @@ def collect_spread(section: Spread, facts: JobFacts, results: Results) -> Findin
 SATURATED = 0.98
 """Share of the rows from which a spread says little: the few near rows, by chance, decide it."""
 
-UNRESOLVED = "nearly every row counts as different at this scale; set a smaller one"
+UNRESOLVED = {
+    "spread": "nearly every row counts as different at this scale; set a smaller one",
+    "DCScore": "nearly every row counts as different at this temperature; set a larger one",
+}
+"""What is said of a score that says little."""
 
 
 def _score(
@@ -67,8 +71,8 @@ def _score(
     reason: str | None,
     n: int,
 ) -> Score:
-    if found is not None and found["estimate"]["value"] > SATURATED * n:
-        found, reason = None, UNRESOLVED
+    if n > 1 and found is not None and found["estimate"]["value"] > SATURATED * n:
+        found, reason = None, UNRESOLVED[name]
     return SCORES[name].score(load_scored(found), role, kernel=scale, reason=reason)
 
 

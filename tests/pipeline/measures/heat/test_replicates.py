@@ -17,6 +17,7 @@ from latentscale.sampling.subsets import sampling_error
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.heat.report import _subsample_notes
 from tests import oracles
 from tests.support.jobs import run_here
 
@@ -62,7 +63,7 @@ def test_subsamples_are_traced_and_compared(
 ) -> None:
     monkeypatch.setattr("latentscale_pipeline.measures.shared.shard_blocks.BLOCK_BYTES", 8000)
     generator = np.random.default_rng(5)
-    rows = {"corpus": ring(1500, generator), "reference": ring(1200, generator, noise=0.4)}
+    rows = {"corpus": ring(1500, generator), "reference": ring(1500, generator, noise=0.4)}
     for role, vectors in rows.items():
         put(tmp_path, role, vectors)
     finished = run(tmp_path, {"count": 6, "rows": 300}, reference=str(tmp_path / "reference.zarr"))
@@ -98,7 +99,7 @@ def test_subsamples_are_traced_and_compared(
         for row in finished.results.document()["scores"]
     }
     weight = np.exp(-2 * (IMD_TIMES + 1 / IMD_TIMES))
-    shares = {"corpus": 300 / 1200, "reference": 300 / 900}
+    shares = {"corpus": 300 / 1200, "reference": 300 / 1200}
     variance = sum(
         np.var(at_imd_times[role], axis=0, ddof=1) * share for role, share in shares.items()
     )
@@ -111,6 +112,18 @@ def test_subsamples_are_traced_and_compared(
     deviation = np.std(traces["corpus"], axis=0, ddof=1)[at_one]
     expected = few * deviation * np.sqrt(300 / 1200)
     assert errors["heat_trace", "corpus"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_corpora_of_different_sizes_are_not_called_different(tmp_path: Path) -> None:
+    """Two samples of one normal distribution: the trace depends on the number of rows."""
+    generator = np.random.default_rng(1)
+    for role, n in (("corpus", 300), ("reference", 2000)):
+        put(tmp_path, role, generator.normal(size=(n, 3)))
+    finished = run(tmp_path, {"count": 6, "rows": 100}, reference=str(tmp_path / "reference.zarr"))
+    assert "differs" not in finished.results.document()["measures"]["heat"]["imd"]
+    heat = finished.results.part("heat")
+    assert heat is not None
+    assert _subsample_notes(heat)[0].startswith("The two corpora differ in their numbers of rows")
 
 
 def test_sampling_errors_grow_with_the_units_of_a_trace(tmp_path: Path) -> None:

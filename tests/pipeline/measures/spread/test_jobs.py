@@ -118,6 +118,12 @@ def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
     far = values(run(tmp_path / "far", "scales: [3, 90]", corpus=kinds(14, 200)))
     assert far["scale 3"]["value"] > 1.0
     assert far["scale 90"]["reason"].startswith("nearly every row counts as different")
+    cold = run(tmp_path / "cold", "scales: [3], temperature: 1.0e-9", corpus=kinds(14, 200))
+    assert cold["scores"][-1]["reason"].endswith("at this temperature; set a larger one")
+    one = run(
+        tmp_path / "one", "bandwidth: 2.0, scales: [4], temperature: 0.1", corpus=kinds(14, 1)
+    )
+    assert [row["value"] for row in one["scores"]] == [1.0, 1.0]
     given = run(tmp_path / "given", "bandwidth: 2.0, scales: [4]", corpus=np.ones((60, 4)))
     assert [row["value"] for row in given["scores"]] == [1.0, 1.0]
 
