@@ -2,7 +2,8 @@
 
 A condition is parsed with Python's grammar, but never run as Python code. It may contain
 comparisons of columns with literals and with each other, ``in`` and ``not in`` a list of literals,
-``and``, ``or``, ``not`` and parentheses. Names refer only to the given columns. A column of
+``and``, ``or``, ``not`` and parentheses. Names refer only to the given columns; those with dots may
+be written as they are, and those with spaces or other signs stand in backticks. A column of
 booleans is a condition by itself, and so is one of text that holds nothing but true and false.
 Where columns have values that are missing, ``x is null`` and ``x is not null`` tell which. Any
 other condition on a missing value is neither true nor false, as in SQL, and so is its negation.
@@ -15,7 +16,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +47,9 @@ TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 
 FOREIGN = {r"(?<![=!<>])=(?!=)": "==", "&&": "and", r"\|\|": "or", "<>": "!=", r"!(?!=)": "not"}
 """Signs of other languages, as patterns, and what a condition has for them."""
+
+BACKTICKS = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`([^`]+)`"
+"""Texts in quotes, and names of columns in backticks."""
 
 EXAMPLE = "write one such as column == 'en'"
 
@@ -141,7 +145,7 @@ def _parsed(expression: str) -> ast.expr:
             f"the condition has {len(expression)} characters; shorten it to {MAX_CHARACTERS}"
         )
     try:
-        body = ast.parse(expression.strip(), mode="eval").body
+        body = _with_columns(expression)
         nodes = list(ast.walk(body))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadInput(f"{expression!r}: not a condition{_advice(expression, error)}") from None
@@ -152,9 +156,33 @@ def _parsed(expression: str) -> ast.expr:
     return body
 
 
+def _with_columns(expression: str) -> ast.expr:
+    """Parse a condition, with columns whose names Python doesn't allow as its names."""
+    names: dict[str, str] = {}
+
+    def placed(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return found[0]
+        name = f"_in_backticks_{len(names)}"
+        names[name] = found[1]
+        return name
+
+    class Columns(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.Name(names.get(node.id, node.id), node.ctx)
+
+        def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+            before = self.visit(node.value)
+            dotted = isinstance(before, ast.Name)
+            return ast.Name(f"{before.id}.{node.attr}", node.ctx) if dotted else node
+
+    tree = ast.parse(re.sub(BACKTICKS, placed, expression.strip()), mode="eval")
+    return cast(ast.Expression, Columns().visit(tree)).body
+
+
 def _advice(expression: str, error: Exception) -> str:
     """Return what to write instead, above all of what other languages write."""
-    code = re.sub(r"'[^']*'|\"[^\"]*\"", "''", expression)
+    code = re.sub(BACKTICKS, "''", expression)
     for sign, word in FOREIGN.items():
         if found := re.search(sign, code):
             return f"; write {word} instead of {found[0]}"

@@ -139,7 +139,7 @@ def test_ids_from_a_file_and_a_random_sample(
         (["--where", "labels =="], "not a condition"),
         (["--where", "weights"], "not a condition"),
         (["--where", "__import__('os').system('true')"], "can't be part of a condition"),
-        (["--where", "labels.__class__ == 1"], "can't be part of a condition"),
+        (["--where", "labels.__class__ == 1"], "it has no labels.__class__ (it has ids, "),
         (["--where", "[x for x in ids] == 1"], "can't be part of a condition"),
         (["--ids", "nowhere"], "nowhere: No such file or directory; name a text file"),
         (["--table", "nowhere", "--where", "year > 3"], "nowhere: no such file or folder"),
@@ -391,6 +391,30 @@ def test_what_is_no_whole_number_is_one_line(tmp_path: Path, corpus: Corpus, val
 def test_ids_that_look_like_numbers_are_text(corpus: Corpus) -> None:
     with pytest.raises(BadInput, match="put text in quotes"):
         choose_rows(corpus, Selection(where="ids == 3"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("meta.year > 1 and `my col` != 'c'", [1]),
+        ("`my col` in ['a', '`my col`'] or `meta.year` == 3", [0, 2]),
+        ("not (`my col` is null) and a.b.c", [0, 1]),
+    ],
+)
+def test_names_with_dots_and_in_backticks(condition: str, expected: list[int]) -> None:
+    columns: dict[str, np.ndarray] = {
+        "meta.year": np.array([1, 2, 3]),
+        "my col": np.array(["a", "b", "c"], np.dtypes.StringDType()),
+        "a.b.c": np.array([True, True, False]),
+    }
+    assert set(names_in(condition)) <= set(columns)
+    assert np.flatnonzero(matching_rows(condition, columns, 3)).tolist() == expected
+
+
+@pytest.mark.parametrize("condition", ["f(x).y == 1", "'a'.b == 1", "`a == 1", "x.y.z() > 2"])
+def test_no_more_than_names_has_dots(condition: str) -> None:
+    with pytest.raises(BadInput, match=r"can't be part of a condition|not a condition"):
+        names_in(condition)
 
 
 def test_a_csv_table_without_the_column(tmp_path: Path, corpus: Corpus) -> None:

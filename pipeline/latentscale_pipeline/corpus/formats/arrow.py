@@ -110,6 +110,8 @@ class Table(Container):
             array = array.dictionary_decode()
         if _is_dated(array.type):
             array = array.cast(pa.string())
+        if pa.types.is_decimal(array.type):
+            array = array.cast(pa.float64())
         if not field.empty_for_null:
             _refuse_gaps(array, where, first, NO_VALUE)
         elif array.null_count and field.dtype.kind != "f":
@@ -269,6 +271,8 @@ def _fields(schema: Any, rows: int, first: Any) -> tuple[Field, ...]:
             fields.append(Field(column.name, (rows,), dtype))
             if dtype.kind == "f" and not pa.types.is_dictionary(column.type):
                 floats[column.name] = dtype
+        elif pa.types.is_decimal(column.type):
+            fields.append(Field(column.name, (rows,), np.dtype(np.float64)))
         elif pa.types.is_boolean(column.type):
             fields.append(Field(column.name, (rows,), np.dtype(bool)))
         else:

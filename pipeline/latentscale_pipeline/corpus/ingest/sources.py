@@ -119,21 +119,32 @@ class Sources:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Fields of the first source that aren't used, unless they are parts of one that is.
+        """Fields that aren't used, unless they are parts of one that is.
 
-        Those that are named as ids, labels or texts have their type with them if it isn't one, and
-        labels that may be whole numbers how to take them.
+        Those that are named as ids, labels or texts have with them why: their type if it isn't one,
+        how to take labels that may be whole numbers, or a source that has no such field.
         """
-        first = self.items[0]
-        used = [first.field, *first.columns.values()]
-        names = {name for field in used for name in (field.name, *field.columns)}
-        return tuple(
-            f"{f.name} ({f.kind}: {_why_left_out(f)})"
-            if f.name in NAMES and (f.dtype.kind not in KINDS or f.dated)
-            else f.name
-            for f in first.container.fields
-            if not {f.name, *f.columns} & names
+        found: dict[str, str] = {}
+        for source in self.items:
+            used = [source.field, *source.columns.values()]
+            names = {name for one in used for name in (one.name, *one.columns)}
+            for left in source.container.fields:
+                if left.name not in found and not {left.name, *left.columns} & names:
+                    found[left.name] = self._described(left)
+        return tuple(found.values())
+
+    def _described(self, field: Field) -> str:
+        if field.name not in NAMES:
+            return field.name
+        if field.dtype.kind not in KINDS or field.dated:
+            return f"{field.name} ({field.kind}: {_why_left_out(field)})"
+        lacking = (
+            source.path
+            for source in self.items
+            if all(other.name != field.name for other in source.container.fields)
         )
+        without = next(lacking, None)
+        return field.name if without is None else f"{field.name} ({without} has none)"
 
     @property
     def unused_labels(self) -> tuple[str, ...]:
@@ -145,6 +156,7 @@ class Sources:
             for field in first.container.fields
             if "labels" not in first.columns
             and field.name not in used
+            and field.name not in {*COLUMNS["ids"], *COLUMNS["texts"]}
             and field.shape == (first.rows,)
             and field.dtype.kind in KINDS
         )[:SUGGESTED]

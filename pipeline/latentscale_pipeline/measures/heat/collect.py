@@ -126,7 +126,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
 
 
 def _alike_in_size(facts: JobFacts) -> bool:
-    """Return whether the corpora have about equally many rows, on which a trace depends a little."""
+    """Return whether the corpora have about equally many rows, on which a trace depends."""
     rows = [corpus.n for corpus in facts.corpora.values()]
     return max(rows) <= (1.0 + SIZE_TOLERANCE) * min(rows)
 
