@@ -4,7 +4,7 @@
 >>> latentscale.vendi_score(rows)[1]  # doctest: +SKIP
 
 ``vendi_score``, ``magnitude_function``, ``heat_trace``, ``imd``, ``geomca_scores`` and ``mmd_test``
-take arrays and return the same numbers as a job. ``run`` runs a whole job, and ``read_job`` reads
+take arrays and return the same numbers as a job. ``diverse_rows`` chooses rows. ``run`` runs a whole job, and ``read_job`` reads
 one that is finished. The subpackages contain the mathematics.
 """
 
@@ -17,6 +17,7 @@ from latentscale.estimate import Bounds, Estimate
 
 if TYPE_CHECKING:
     from latentscale_pipeline.api import (
+        diverse_rows,
         geomca_scores,
         heat_trace,
         imd,
@@ -33,6 +34,7 @@ __all__ = [
     "Bounds",
     "Estimate",
     "__version__",
+    "diverse_rows",
     "geomca_scores",
     "heat_trace",
     "imd",

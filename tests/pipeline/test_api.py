@@ -6,6 +6,7 @@ import pkgutil
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -493,3 +494,43 @@ def test_more_tasks_than_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
     assert many.probes == 16
     assert (many.lower <= one.upper).all()
     assert (many.upper >= one.lower).all()
+
+
+def kinds_of_rows() -> np.ndarray:
+    """Twenty kinds, one of them with most of the rows."""
+    generator = np.random.default_rng(4)
+    sizes = [300] + [4] * 19
+    centres = np.repeat(generator.normal(size=(20, 12)), sizes, axis=0)
+    return generator.permutation(centres + 0.01 * generator.normal(size=centres.shape))
+
+
+@pytest.mark.parametrize("cover", [False, True])
+def test_diverse_rows_retain_what_is_said(cover: bool) -> None:
+    rows = kinds_of_rows()
+    found = latentscale.diverse_rows(rows, 20, cover=cover)
+    kept = rows[found.numbers]
+    assert kept.shape == (20, 12)
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (rows, kept)]
+    cosines = unit[0] @ unit[1].T
+    assert found.retained.radius == pytest.approx(1 - cosines.max(axis=1).min(), abs=1e-5)
+    assert found.retained.radius < (0.01 if cover else found.by_random_rows.radius)
+    assert found.retained.effective_number > 3 * found.by_random_rows.effective_number
+    squares = np.square(unit[1] @ unit[1].T).sum()
+    assert found.retained.effective_number == pytest.approx(400 / squares, rel=1e-5)
+    assert repr(found).startswith("20 of 376 rows, and as many random ones\n")
+    assert [row["rows"] for row in found.records()] == ["chosen", "random"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"count": 500}, "rows: can't choose 500 rows of 376; ask for fewer"),
+        ({"count": 0}, "count must be a whole number of at least 1, not 0"),
+        ({"count": 2, "metric": "rbf"}, "metric must be one of cosine, euclidean, not 'rbf'"),
+        ({"count": 2, "rows": np.zeros((5, 3))}, 'give cover=True and metric="euclidean"'),
+        ({"count": 2, "rows": [1.0, 2.0]}, "rows"),
+    ],
+)
+def test_rows_that_can_not_be_chosen(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        latentscale.diverse_rows(**{"rows": kinds_of_rows(), **arguments})

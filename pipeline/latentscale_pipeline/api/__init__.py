@@ -15,6 +15,7 @@ the results of its stages.
 
 from latentscale_pipeline.api.comparison import CheckedGates, JobComparison
 from latentscale_pipeline.api.findings import (
+    DiverseRows,
     GeomcaFindings,
     HeatTraceFindings,
     ImdFindings,
@@ -23,6 +24,7 @@ from latentscale_pipeline.api.findings import (
     VendiFindings,
 )
 from latentscale_pipeline.api.functions import (
+    diverse_rows,
     geomca_scores,
     heat_trace,
     imd,
@@ -34,6 +36,7 @@ from latentscale_pipeline.api.job import JobResults, Rows, Scores, read_job, run
 
 __all__ = [
     "CheckedGates",
+    "DiverseRows",
     "GeomcaFindings",
     "HeatTraceFindings",
     "ImdFindings",
@@ -44,6 +47,7 @@ __all__ = [
     "Rows",
     "Scores",
     "VendiFindings",
+    "diverse_rows",
     "geomca_scores",
     "heat_trace",
     "imd",

@@ -13,6 +13,7 @@ import numpy as np
 from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import Estimate
 from latentscale.vendi.scores import order_name
+from latentscale_pipeline.corpus.diversity import Retained
 from latentscale_pipeline.views.figure import Curve, Panel
 from latentscale_pipeline.views.formatting import format_number
 from latentscale_pipeline.views.scores import format_p
@@ -180,6 +181,51 @@ class MmdFindings(Findings):
         found = asdict(self.discrepancy)
         del found["standard_error"]
         return [{"score": "mmd", "sampling_error": self.sampling_error, "p": self.p, **found}]
+
+
+@dataclass(frozen=True, repr=False)
+class DiverseRows(Findings):
+    """Rows that were chosen because they are unlike each other, or because they cover all.
+
+    Attributes
+    ----------
+    numbers : ndarray of int64, shape (k,)
+        Their numbers, ascending: ``rows[found.numbers]`` are the rows.
+    of : int
+        Number of rows that they were chosen from.
+    metric : str
+        How the radius is measured.
+    retained, by_random_rows : Retained
+        The effective number of the chosen rows (cosine, order 2) and the radius within which every
+        row has one of them; the same of equally many random rows.
+    """
+
+    numbers: Int64Array
+    of: int
+    metric: str
+    retained: Retained
+    by_random_rows: Retained
+
+    @property
+    def title(self) -> str:
+        """Return a heading that says what was chosen."""
+        return f"{len(self.numbers):,} of {self.of:,} rows, and as many random ones"
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what both retain of all rows."""
+        both = (self.retained, self.by_random_rows)
+        numbers = [format_number(one.effective_number, 4) for one in both]
+        radii = [format_number(one.radius, 3) for one in both]
+        return [
+            ("effective number", ", random ".join(numbers)),
+            ("every row within", f"{', random '.join(radii)} ({self.metric})"),
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one mapping for the chosen rows, and one for the random ones."""
+        both = {"chosen": self.retained, "random": self.by_random_rows}
+        return [{"rows": name, **asdict(retained)} for name, retained in both.items()]
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from latentscale.estimate import Estimate
 from latentscale_pipeline.api.computation import compute
 from latentscale_pipeline.api.findings import (
+    DiverseRows,
     GeomcaFindings,
     HeatTraceFindings,
     ImdFindings,
@@ -19,6 +20,10 @@ from latentscale_pipeline.api.findings import (
     VendiFindings,
 )
 from latentscale_pipeline.config.job import Budget
+from latentscale_pipeline.corpus.diversity import Metric, choose_unlike
+from latentscale_pipeline.corpus.in_memory import hold_rows
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.machine import memory_bytes
 
 ORDERS = (0.1, 0.5, 1.0, 2.0, float("inf"))
 """Default orders of the Vendi score."""
@@ -428,6 +433,78 @@ def mmd_test(
         sampling_error=pair.sampling_error,
         p=pair.p,
         expected=found.expected("mmd"),
+    )
+
+
+def diverse_rows(
+    rows: ArrayLike,
+    count: int,
+    *,
+    cover: bool = False,
+    metric: str = "cosine",
+    seed: int = 0,
+) -> DiverseRows:
+    """Choose rows that are unlike each other, as ``latentscale subset --diverse`` does.
+
+    Parameters
+    ----------
+    rows : array_like, shape (n, d)
+        Finite rows to choose from. The cosine takes no zero row.
+    count : int
+        Number of rows to choose, from 1 to n.
+    cover : bool
+        Choose rows so that all others have one of them near, as ``--cover`` does, rather than those
+        that raise the Vendi score of order 2 (cosine kernel) most.
+    metric : {"cosine", "euclidean"}
+        How distances are measured with ``cover``.
+    seed : int
+        Seed of the random rows that the chosen ones are compared with.
+
+    Returns
+    -------
+    DiverseRows
+        ``rows[found.numbers]`` are the chosen rows.
+
+    Raises
+    ------
+    ValueError
+        If the rows or options are invalid; the message is one line.
+
+    Notes
+    -----
+    Rows are chosen one by one (:mod:`latentscale.sampling.greedy_rows`), in at most n · count · d
+    multiply-adds; usually far fewer. Outliers are among the first: leave them out before.
+    """
+    if metric not in get_args(Metric):
+        raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {metric!r}")
+    if not isinstance(count, int | np.integer) or count < 1:
+        raise ValueError(f"count must be a whole number of at least 1, not {count!r}")
+    try:
+        corpus = hold_rows(rows, "rows")
+        found = choose_unlike(
+            corpus,
+            np.arange(corpus.n),
+            int(count),
+            cover=cover,
+            metric=cast(Metric, metric),
+            seed=seed,
+            memory_bytes=memory_bytes(),
+            progress=lambda _chosen, _count: None,
+        )
+    except BadInput as error:
+        said = str(error)
+        for options, arguments in (
+            ("choose --cover --metric euclidean", 'give cover=True and metric="euclidean"'),
+            ("draw fewer to choose from with --sample", "give fewer rows"),
+        ):
+            said = said.replace(options, arguments)
+        raise ValueError(said) from None
+    return DiverseRows(
+        numbers=found.rows,
+        of=corpus.n,
+        metric=metric if cover else "cosine",
+        retained=found.retained,
+        by_random_rows=found.by_random_rows,
     )
 
 
