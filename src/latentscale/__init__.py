@@ -4,8 +4,8 @@
 >>> latentscale.vendi_score(rows)[1]  # doctest: +SKIP
 
 ``vendi_score``, ``magnitude_function``, ``heat_trace``, ``imd``, ``geomca_scores`` and ``mmd_test``
-take arrays and return the same numbers as a job. ``diverse_rows`` chooses rows. ``run`` runs a whole job, and ``read_job`` reads
-one that is finished. The subpackages contain the mathematics.
+take arrays and return the same numbers as a job. ``diverse_rows`` chooses rows. ``run`` runs a
+whole job, and ``read_job`` reads one that is finished. The subpackages contain the mathematics.
 """
 
 import os
