@@ -17,7 +17,7 @@ from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.rows.columns import SOURCE_ROW, JobRows, open_rows
 from latentscale_pipeline.rows.new_rows import RowTest, new_since
 from latentscale_pipeline.rows.selection import Order, check_column, choose_rows, count_rows
-from latentscale_pipeline.rows.table import OTHER_TEXT, Kind, Table, column_kind, read_tables
+from latentscale_pipeline.rows.table import OTHER_TEXT, Kind, ColumnValues, column_kind, read_tables
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class FoundRows:
         """The kind of every column's values, whatever rows were found."""
         return {name: column_kind(self.rows, name) for name in self.names}
 
-    def tables(self) -> Iterator[Table]:
+    def tables(self) -> Iterator[ColumnValues]:
         """Yield the rows as tables of bounded size."""
         return read_tables(self.rows, self.numbers, self.names)
 

@@ -15,7 +15,7 @@ from latentscale_pipeline.rows.columns import TEXTS, JobRows, Values
 BLOCK_ROWS = 1 << 16
 """Rows of a table."""
 
-Table = dict[str, list[Any]]
+ColumnValues = dict[str, list[Any]]
 """Columns by name: numbers, text, true, false, and None for what isn't known."""
 
 
@@ -45,7 +45,9 @@ def column_kind(rows: JobRows, name: str) -> Kind:
     return kinds.get(values.dtype.kind, "row")
 
 
-def read_tables(rows: JobRows, chosen: Int64Array, columns: Sequence[str]) -> Iterator[Table]:
+def read_tables(
+    rows: JobRows, chosen: Int64Array, columns: Sequence[str]
+) -> Iterator[ColumnValues]:
     """Yield the chosen rows in their order, as tables of bounded size.
 
     A row of another column is its id or, in a corpus without ids, its number. Ids, labels and texts
@@ -59,7 +61,7 @@ def read_tables(rows: JobRows, chosen: Int64Array, columns: Sequence[str]) -> It
     ids = _ids_of_others(rows, chosen, columns)
     for start in range(0, len(chosen), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
-        table: Table = {}
+        table: ColumnValues = {}
         for name in columns:
             if name in texts:
                 table[name] = texts[name][block].tolist()

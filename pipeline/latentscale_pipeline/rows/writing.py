@@ -11,14 +11,14 @@ from typing import Any, BinaryIO
 
 from latentscale_pipeline.corpus.export import new_file
 from latentscale_pipeline.errors import BadInput, how_to_install
-from latentscale_pipeline.rows.table import Kind, Table
+from latentscale_pipeline.rows.table import Kind, ColumnValues
 
 FORMULA = ("=", "+", "-", "@")
 """Characters with which a cell begins, after spaces, that a spreadsheet takes for a formula."""
 
 
 def write_rows(
-    tables: Iterator[Table], kinds: Mapping[str, Kind], target: str, *, overwrite: bool
+    tables: Iterator[ColumnValues], kinds: Mapping[str, Kind], target: str, *, overwrite: bool
 ) -> int:
     """Write rows to a file, by its suffix; return their number.
 
@@ -31,7 +31,7 @@ def write_rows(
         return write(tables, file, kinds)
 
 
-def json_lines(tables: Iterator[Table], *, plain: bool = False) -> Iterator[str]:
+def json_lines(tables: Iterator[ColumnValues], *, plain: bool = False) -> Iterator[str]:
     """Yield a JSON object for every row, with escapes for all but plain characters if asked to."""
     for table in tables:
         for cells in zip(*table.values(), strict=True):
@@ -44,7 +44,9 @@ def _finite(cell: Any) -> Any:
     return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
-def write_json_lines(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
+def write_json_lines(
+    tables: Iterator[ColumnValues], file: BinaryIO, kinds: Mapping[str, Kind]
+) -> int:
     """Write a line for every row; return the number of rows."""
     del kinds
     count = 0
@@ -54,7 +56,7 @@ def write_json_lines(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str
     return count
 
 
-def write_csv(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
+def write_csv(tables: Iterator[ColumnValues], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
     """Write a header and a line for every row; return the number of rows.
 
     Text that a spreadsheet would take for a formula begins with an apostrophe.
@@ -86,7 +88,7 @@ def unescape(text: str) -> str:
     return rest if rest.lstrip().startswith(FORMULA) else text
 
 
-def write_parquet(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
+def write_parquet(tables: Iterator[ColumnValues], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
     """Write a row group for every table; return the number of rows."""
     try:
         import pyarrow as pa
@@ -113,7 +115,7 @@ def write_parquet(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str, K
     return count
 
 
-WRITERS: dict[str, Callable[[Iterator[Table], BinaryIO, Mapping[str, Kind]], int]] = {
+WRITERS: dict[str, Callable[[Iterator[ColumnValues], BinaryIO, Mapping[str, Kind]], int]] = {
     ".parquet": write_parquet,
     ".csv": write_csv,
     ".jsonl": write_json_lines,

@@ -25,8 +25,8 @@ rows' lengths.
 *Sampling error.* Rows are divided into groups, and the kernel is summed between every two groups.
 These sums give the value without any one group of either corpus. The delete-one-group jackknife
 turns those values into a standard error (Arvesen 1969 for functions of this kind), enlarged for few
-groups so that 1.96 times one equals Student's interval. The mean of the
-values inside the groups is the block estimate of published code.
+groups so that 1.96 times one equals Student's interval. The mean of the values inside the groups is
+the block estimate of published code.
 """
 
 from __future__ import annotations
