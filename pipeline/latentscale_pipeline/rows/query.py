@@ -17,7 +17,7 @@ from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.rows.columns import SOURCE_ROW, JobRows, open_rows
 from latentscale_pipeline.rows.new_rows import RowTest, new_since
 from latentscale_pipeline.rows.selection import Order, check_column, choose_rows, count_rows
-from latentscale_pipeline.rows.table import OTHER_TEXT, Kind, ColumnValues, column_kind, read_tables
+from latentscale_pipeline.rows.table import OTHER_TEXT, ColumnValues, Kind, column_kind, read_tables
 
 
 @dataclass(frozen=True)

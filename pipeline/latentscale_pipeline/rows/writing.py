@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from latentscale_pipeline.corpus.export import new_file
 from latentscale_pipeline.errors import BadInput, how_to_install
-from latentscale_pipeline.rows.table import Kind, ColumnValues
+from latentscale_pipeline.rows.table import ColumnValues, Kind
 
 FORMULA = ("=", "+", "-", "@")
 """Characters with which a cell begins, after spaces, that a spreadsheet takes for a formula."""
