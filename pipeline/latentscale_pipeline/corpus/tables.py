@@ -118,9 +118,14 @@ class Table:
             return corpus.source_rows(np.arange(corpus.n))
         of_sources = corpus.source_count
         also = f", and its sources {of_sources}" if of_sources != corpus.n else ""
+        by_id = (
+            "a column id with the ids of the corpus"
+            if self._corpus_has_ids
+            else "ingest the corpus again with ids"
+        )
         raise BadInput(
             f"{self.where}: the table has {rows} rows, but {corpus.url} has {corpus.n}{also}; give "
-            "one row for each, in the same order, or a column id with the ids of the corpus"
+            f"one row for each, in the same order, or {by_id}"
         )
 
     @cached_property
@@ -140,10 +145,10 @@ class Table:
                     return places
             if np.isin(given, known).any():
                 return self._find(known, given, name)
-        such = f", such as {texts[0]!r}," if len(texts) else ""
+        such = f" (the first is {texts[0]!r})" if len(texts) else ""
         raise BadInput(
-            f"{self.where}: none of its {name}{such} is an id of {self.corpus.url}, such as "
-            f"{known[0]!r}; give the ids of the corpus, or name the column otherwise if the rows "
+            f"{self.where}: no value of its {name}{such} is an id of {self.corpus.url} (the first "
+            f"is {known[0]!r}); give the ids of the corpus, or name the column otherwise if the rows "
             "are in the order of the corpus"
         )
 

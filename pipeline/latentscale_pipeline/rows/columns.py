@@ -86,9 +86,15 @@ class JobRows:
         return self._opened[role]
 
     @property
+    def texts(self) -> dict[str, str]:
+        """Columns of texts that the corpus has, with the names of their arrays."""
+        arrays = self.corpus.manifest.arrays
+        return {name: array for name, array in TEXTS.items() if array in arrays}
+
+    @property
     def names(self) -> list[str]:
         """The names of all columns but those of the table; texts, which are long, come last."""
-        held = [name for name, array in TEXTS.items() if array in self.corpus.manifest.arrays]
+        held = self.texts
         short = [name for name in held if name != "text"]
         numbers = ["row", *([SOURCE_ROW] if self.corpus.lacks_rows else [])]
         return [*numbers, *short, *self.columns, *(name for name in held if name == "text")]
@@ -104,7 +110,7 @@ class JobRows:
         if name in ("row", SOURCE_ROW):
             numbers = rows if name == "row" else self.corpus.source_rows(rows)
             return Values(numbers, np.zeros(len(rows), dtype=bool))
-        if name in TEXTS:
+        if name in self.texts:
             return Values(self._texts(name)[rows], np.zeros(len(rows), dtype=bool))
         if self.table is not None and name not in self.columns:
             if name not in self._of_table:

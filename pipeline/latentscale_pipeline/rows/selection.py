@@ -17,7 +17,7 @@ from latentscale_pipeline.corpus.expressions import (
 )
 from latentscale_pipeline.corpus.formats.container import UnknownField
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.rows.columns import TEXTS, JobRows
+from latentscale_pipeline.rows.columns import JobRows
 from latentscale_pipeline.rows.new_rows import RowTest
 
 BLOCK_ROWS = 1 << 17
@@ -155,7 +155,7 @@ def _check_names(rows: JobRows, where: str | None, order: Order | None) -> None:
 
 
 def _is_text(rows: JobRows, name: str) -> bool:
-    return name in TEXTS or rows.read(name, np.empty(0, np.int64)).values.dtype.kind == "T"
+    return name in rows.texts or rows.read(name, np.empty(0, np.int64)).values.dtype.kind == "T"
 
 
 def check_columns_cover_all(rows: JobRows, where: str) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from latentscale.array_types import Int64Array
 from latentscale_pipeline.measures.base import Role
-from latentscale_pipeline.rows.columns import TEXTS, JobRows, Values
+from latentscale_pipeline.rows.columns import JobRows, Values
 
 BLOCK_ROWS = 1 << 16
 """Rows of a table."""
@@ -33,7 +33,7 @@ OTHER_TEXT = "_text"
 def column_kind(rows: JobRows, name: str) -> Kind:
     """Return the kind of a column's values."""
     column = rows.columns.get(name)
-    if name in TEXTS or name.endswith(OTHER_TEXT):
+    if name in rows.texts or _is_text_of_others(rows, name):
         return "text"
     if column is not None and column.row_of:
         ids = "ids" in rows.corpus_of(column.row_of).manifest.arrays
@@ -54,9 +54,10 @@ def read_tables(
     that are shown are in memory at once: those of the chosen rows, and of the rows that they refer
     to.
     """
-    texts = {name: rows.corpus.texts_at(TEXTS[name], chosen) for name in columns if name in TEXTS}
+    held = rows.texts
+    texts = {name: rows.corpus.texts_at(held[name], chosen) for name in columns if name in held}
     for name in columns:
-        if name.endswith(OTHER_TEXT):
+        if _is_text_of_others(rows, name):
             texts[name] = _texts_of_others(rows, name.removesuffix(OTHER_TEXT), chosen)
     ids = _ids_of_others(rows, chosen, columns)
     for start in range(0, len(chosen), BLOCK_ROWS):
@@ -71,6 +72,10 @@ def read_tables(
             role = known.row_of if known is not None else ""
             table[name] = _named(column, *ids[role]) if role in ids else _plain(column)
         yield table
+
+
+def _is_text_of_others(rows: JobRows, name: str) -> bool:
+    return name.endswith(OTHER_TEXT) and name.removesuffix(OTHER_TEXT) in rows.columns
 
 
 def _texts_of_others(rows: JobRows, column: str, chosen: Int64Array) -> NDArray[Any]:

@@ -291,7 +291,7 @@ def test_a_table_with_ids_may_have_another_order_and_more_rows(
     [
         (
             [1, 2, 3, 4, 5],
-            r"none of its id, such as '1', is an id of .*, such as '10'; give the ids",
+            r"its id \(the first is '1'\) is an id of .* \(the first is '10'\); give the",
         ),
         ([11, 12, 9, 10], [1, 2]),
         ([10, 11, 12, 13, 9], [0, 1]),

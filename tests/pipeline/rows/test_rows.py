@@ -673,3 +673,30 @@ def test_mistakes_with_a_table_are_told(
     ended = latentscale("rows", job, "--table", own, *options)
     assert ended.code == 2
     assert said in ended.err
+
+
+def test_a_table_may_have_the_ids_and_texts_that_a_corpus_lacks(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    rows = np.random.default_rng(3).normal(size=(60, 4)).astype("f4")
+    rows[50:] = rows[:10]
+    np.save(tmp_path / "c.npy", rows)
+    options = ("--measures", "duplicates", "--output", tmp_path / "jobs", "--quiet")
+    assert latentscale("run", tmp_path / "c.npy", *options).code == 0
+    [job] = (tmp_path / "jobs").glob("c-*")
+    table = [f"r{i},{'ab'[i % 2]},text {i},body {i}" for i in range(60)]
+    own = tmp_path / "own.csv"
+    own.write_text("\n".join(["id,label,text,body_text", *table]) + "\n")
+    asked = ("--only", "exact-duplicates", "--table", own, "--json", "--where", "label == 'b'")
+    ended = latentscale("rows", job, *asked, "--columns", "row,id,label,text,body_text")
+    assert lines(ended)[0] == {
+        "row": 51,
+        "id": "r51",
+        "label": "b",
+        "text": "text 51",
+        "body_text": "body 51",
+    }
+    assert ended.err.endswith("joined by the order of the rows, as the corpus has no ids\n")
+    own.write_text("\n".join(["id,label", *(line[:4] for line in table[:9])]) + "\n")
+    ended = latentscale("rows", job, *asked)
+    assert ended.err.endswith("in the same order, or ingest the corpus again with ids\n")
