@@ -148,8 +148,8 @@ class Table:
         such = f" (the first is {texts[0]!r})" if len(texts) else ""
         raise BadInput(
             f"{self.where}: no value of its {name}{such} is an id of {self.corpus.url} (the first "
-            f"is {known[0]!r}); give the ids of the corpus, or name the column otherwise if the rows "
-            "are in the order of the corpus"
+            f"is {known[0]!r}); give the ids of the corpus, or name the column otherwise if the "
+            "rows are in the order of the corpus"
         )
 
     def _find(self, known: npt.NDArray[Any], given: npt.NDArray[Any], name: str) -> Int64Array:
