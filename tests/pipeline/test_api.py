@@ -521,6 +521,23 @@ def test_diverse_rows_retain_what_is_said(cover: bool) -> None:
     assert [row["rows"] for row in found.records()] == ["chosen", "random"]
 
 
+def test_rows_without_direction_or_of_any_size_are_covered() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 5))
+    plain = latentscale.diverse_rows(rows, 7, cover=True, metric="euclidean")
+    for size in (1e30, 1e-30):
+        sized = latentscale.diverse_rows(rows * size, 7, cover=True, metric="euclidean")
+        assert sized.numbers.tolist() == plain.numbers.tolist()
+        assert sized.retained.radius == pytest.approx(size * plain.retained.radius, rel=1e-5)
+    rows[4] = 0.0
+    assert (
+        latentscale.diverse_rows(rows, 3, cover=True, metric="euclidean").retained.effective_number
+        <= 3
+    )
+    none = latentscale.diverse_rows(np.zeros((10, 3)), 3, cover=True, metric="euclidean")
+    assert np.isnan(none.retained.effective_number)
+    assert "effective number  NaN" in repr(none)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,7 +27,8 @@ class Retained:
     radius : float
         Distance within which every row has one of them.
     effective_number : float
-        Their effective number of order 2 under the cosine.
+        Their effective number of order 2 under the cosine, of those that aren't zero; NaN if all
+        are.
     """
 
     radius: float
@@ -99,6 +101,10 @@ def choose_unlike(
     points = corpus.read_index(among).astype(np.float32)
     if metric == "cosine" or not cover:
         points = _of_unit_length(points, corpus.url)
+    # By a power of two, so that no square overflows or vanishes.
+    largest = max(float(points.max()), -float(points.min()))
+    unit = 2.0 ** (math.frexp(largest)[1] - 1)
+    points /= np.float32(unit)
 
     def report(chosen: int) -> None:
         progress(chosen, count)
@@ -110,7 +116,9 @@ def choose_unlike(
     )
     drawn = np.random.default_rng(seed).choice(len(among), count, replace=False)
     measured = metric if cover else "cosine"
-    retained, by_random_rows = (_retained(points, chosen, measured) for chosen in (places, drawn))
+    retained, by_random_rows = (
+        _retained(points, chosen, measured, unit) for chosen in (places, drawn)
+    )
     return ChosenRows(np.sort(among[places]), retained, by_random_rows)
 
 
@@ -125,14 +133,15 @@ def _of_unit_length(points: Float32Array, where: str) -> Float32Array:
     return scaled
 
 
-def _retained(points: Float32Array, chosen: npt.NDArray[Any], metric: str) -> Retained:
-    radius = _radius(points, np.sort(chosen))
+def _retained(points: Float32Array, chosen: npt.NDArray[Any], metric: str, unit: float) -> Retained:
+    radius = unit * _radius(points, np.sort(chosen))
     own = points[chosen].astype(np.float64)
     own /= np.maximum(np.linalg.norm(own, axis=1, keepdims=True), np.finfo(float).tiny)
-    moments = own.T @ own / len(own)
+    moments = own.T @ own
+    directed = np.trace(moments)  # rows that have a direction
     return Retained(
         radius=radius**2 / 2 if metric == "cosine" else radius,
-        effective_number=float(1.0 / np.square(moments).sum()),
+        effective_number=float(directed**2 / np.square(moments).sum()) if directed else math.nan,
     )
 
 

@@ -163,9 +163,11 @@ def _with_columns(expression: str) -> ast.expr:
     def placed(found: re.Match[str]) -> str:
         if found[1] is None:
             return found[0]
+        if found[1] in {*TRUTH, NULL, "True", "False", "None"}:
+            raise BadInput(f"{expression!r}: a column can't be called {found[1]}; rename it")
         name = f"_in_backticks_{len(names)}"
         names[name] = found[1]
-        return name
+        return f" {name} "
 
     class Columns(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -174,9 +176,10 @@ def _with_columns(expression: str) -> ast.expr:
         def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
             before = self.visit(node.value)
             dotted = isinstance(before, ast.Name)
-            return ast.Name(f"{before.id}.{node.attr}", node.ctx) if dotted else node
+            attribute = names.get(node.attr, node.attr)
+            return ast.Name(f"{before.id}.{attribute}", node.ctx) if dotted else node
 
-    tree = ast.parse(re.sub(BACKTICKS, placed, expression.strip()), mode="eval")
+    tree = ast.parse(re.sub(BACKTICKS, placed, expression).strip(), mode="eval")
     return cast(ast.Expression, Columns().visit(tree)).body
 
 

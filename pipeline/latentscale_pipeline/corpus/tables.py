@@ -27,6 +27,9 @@ from latentscale_pipeline.corpus.ingest.sources import COLUMNS, find_files
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.urls import strip_credentials
 
+EXACT = 2.0**53
+"""Where floating-point numbers begin to lose the digits of whole ones."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -103,6 +106,8 @@ class Table:
                 values, missing = _without_texts(block, dtype, container.locate(field))
                 blocks.append(values)
                 nulls.append(missing)
+        if not blocks:
+            raise BadInput(f"{self.where}: the table has no rows; name another file")
         if len({block.dtype.kind == "T" for block in blocks}) > 1:
             raise BadInput(
                 f"{self.where}: its {name} is text in one file and numbers in another; fix it"
@@ -134,8 +139,14 @@ class Table:
         name = self._name_of_ids
         if name is None:
             return None
-        column, _, _ = self._read(name)
+        column, null, _ = self._read(name)
+        if column.dtype.kind == "f" and (np.abs(column[~null]) >= EXACT).any():
+            raise BadInput(
+                f"{self.where}: its {name} has numbers beyond 2**53 that aren't whole numbers by "
+                "their type, so digits are lost; make text of them"
+            )
         texts = column.astype(STRINGS) if column.dtype.kind != "S" else _decoded(column)
+        texts[null] = ""
         known = np.concatenate(list(self.corpus.companion_blocks("ids"))).astype(STRINGS)
         for written in (np.asarray, _as_whole_numbers):
             given = written(texts)
@@ -143,8 +154,10 @@ class Table:
                 places = np.arange(len(given))[self._places_by_order(len(given))]
                 if (given[places] == known).all():
                     return places
-            if np.isin(given, known).any():
-                return self._find(known, given, name)
+            there = np.flatnonzero(given != "")
+            if np.isin(given[there], known).any():
+                places = self._find(known, given[there], name)
+                return np.where(places < 0, -1, there[places])
         such = f" (the first is {texts[0]!r})" if len(texts) else ""
         raise BadInput(
             f"{self.where}: no value of its {name}{such} is an id of {self.corpus.url} (the first "

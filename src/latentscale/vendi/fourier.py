@@ -42,6 +42,9 @@ GROUPS = 8
 UNLIKE = 0.5
 """Standard deviation of the groups' logarithmic scores, as a share of their mean."""
 
+NEAR_ONE = 1e-6
+"""Distance from order 1 within which its formula is taken."""
+
 UNSEEN = 3.0
 """Expected number of draws of something that is drawn with a probability of 95 %."""
 
@@ -120,11 +123,12 @@ def _with_unseen(score: float, order: float, share: float, n: int) -> float:
     rest = 1.0 - share
     if order == math.inf:
         found = score / rest
-    elif order == 1:
+    elif abs(order - 1.0) < NEAR_ONE:
         mixed = -rest * math.log(rest) - share * math.log(share)
         found = math.exp(rest * math.log(score) + share * math.log(n) + mixed)
     else:
-        power = rest**order * score ** (1.0 - order)
-        added = share**order * float(n) ** (1.0 - order)
-        found = (power + (added if order < 1 else 0.0)) ** (1.0 / (1.0 - order))
+        seen = order * math.log(rest) + (1.0 - order) * math.log(score)
+        unseen = order * math.log(share) + (1.0 - order) * math.log(n)
+        power = float(np.logaddexp(seen, unseen))
+        found = math.exp(min(power / (1.0 - order), math.log(n)))
     return min(found, float(n))

@@ -7,7 +7,7 @@ import pytest
 
 from latentscale.linalg.fourier_features import draw_frequencies, fourier_features
 from latentscale.tiles.distances import as_points
-from latentscale.vendi.fourier import FeatureSpectra, fourier_score
+from latentscale.vendi.fourier import FeatureSpectra, _with_unseen, fourier_score
 from latentscale.vendi.lanczos import kernel_scores
 from latentscale.vendi.scores import (
     kernel_spectrum,
@@ -115,6 +115,20 @@ def test_the_interval_allows_for_rare_frequencies(far):
             found, truth = fourier_score(spectra, 200, order), vendi_score(dense, order).value
             assert found.lower <= truth <= found.upper
             assert order < 1 or found.upper < 1.5 * truth
+
+
+def test_the_allowance_for_rare_frequencies_falls_with_the_order():
+    score, share, n = 1.2, 3 / 1024, 1200
+    orders = [0.0, 0.3, 1 - 1e-5, 1.0, 1 + 1e-7, 1.001, 1.5, 2.0, 50.0, 2000.0, math.inf]
+    found = [_with_unseen(score, order, share, n) for order in orders]
+    assert np.all(np.diff(found) < 1e-4)
+    assert found[0] == 1200
+    # Two equal shares of n eigenvalues: 1 - m in one of them alone, m in all.
+    spectrum = np.full(n, share / n)
+    spectrum[0] += 1 - share
+    for order in (0.3, 1.0, 1.001, 2.0, 50.0, math.inf):
+        assert _with_unseen(1.0, order, share, n) >= oracles.hill_number(spectrum, order)
+    assert _with_unseen(50.0, 2000.0, share, 10000) == pytest.approx(50.0, rel=0.01)
 
 
 def test_intervals_of_random_features_cover_the_dense_scores():

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -336,6 +337,33 @@ def test_a_table_without_ids_has_a_row_for_each(tmp_path: Path, numbered: Corpus
         Table(numbered, str(tmp_path / "t.parquet")).column("key")
 
 
+def test_a_missing_id_is_nobodys(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.eye(3, dtype="f4"))
+    (tmp_path / "ids").write_text("0\n1\n2\n")
+    corpus = ingest([str(tmp_path / "rows.npy")], str(tmp_path / "c"), ids=str(tmp_path / "ids"))
+    for ids in ([None, 1, 2], [None, None, 2], [0, None, 2]):
+        frame = pd.DataFrame({"id": pd.array(ids, "Int64"), "year": [1999, 2001, 2002]})
+        frame.to_parquet(tmp_path / "t.parquet")
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        for kind in ("csv", "parquet"):
+            values, null = Table(corpus, str(tmp_path / f"t.{kind}")).column("year")
+            known = {i: year for i, year in zip(ids, frame["year"], strict=True) if i is not None}
+            found = {i: values[i] for i in range(3) if not null[i]}
+            assert found == known
+
+
+def test_ids_that_lost_digits_and_tables_without_rows_are_refused(
+    tmp_path: Path, numbered: Corpus
+) -> None:
+    large = pa.array([Decimal(2**53 + 1)], pa.decimal128(38, 0))
+    pyarrow.parquet.write_table(pa.table({"id": large, "v": [7]}), tmp_path / "t.parquet")
+    with pytest.raises(BadInput, match=r"its id has numbers beyond 2\*\*53 .*; make text of them"):
+        Table(numbered, str(tmp_path / "t.parquet")).column("v")
+    (tmp_path / "t.csv").write_text("id,year\n")
+    with pytest.raises(BadInput, match=r"t.csv: the table has no rows; name another file"):
+        Table(numbered, str(tmp_path / "t.csv")).column("year")
+
+
 def test_rows_that_a_table_lacks_have_no_values(tmp_path: Path, numbered: Corpus) -> None:
     frame = pd.DataFrame({"id": ["14", "10"], "s": ["b", "a"], "x": [2.5, 1.5], "k": [2**60, 7]})
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -399,6 +427,7 @@ def test_ids_that_look_like_numbers_are_text(corpus: Corpus) -> None:
         ("meta.year > 1 and `my col` != 'c'", [1]),
         ("`my col` in ['a', '`my col`'] or `meta.year` == 3", [0, 2]),
         ("not (`my col` is null) and a.b.c", [0, 1]),
+        ("meta.`year` < 3 and `meta`.year > 1", [1]),
     ],
 )
 def test_names_with_dots_and_in_backticks(condition: str, expected: list[int]) -> None:
@@ -411,10 +440,17 @@ def test_names_with_dots_and_in_backticks(condition: str, expected: list[int]) -
     assert np.flatnonzero(matching_rows(condition, columns, 3)).tolist() == expected
 
 
-@pytest.mark.parametrize("condition", ["f(x).y == 1", "'a'.b == 1", "`a == 1", "x.y.z() > 2"])
+@pytest.mark.parametrize(
+    "condition", ["f(x).y == 1", "'a'.b == 1", "`a == 1", "x.y.z() > 2", "a`b` < 1", "a < 1 `b`"]
+)
 def test_no_more_than_names_has_dots(condition: str) -> None:
     with pytest.raises(BadInput, match=r"can't be part of a condition|not a condition"):
         names_in(condition)
+
+
+def test_a_column_called_true_is_no_column_of_a_condition() -> None:
+    with pytest.raises(BadInput, match="a column can't be called true; rename it"):
+        names_in("`true` < 2")
 
 
 def test_a_csv_table_without_the_column(tmp_path: Path, corpus: Corpus) -> None:

@@ -86,6 +86,11 @@ class Source:
         return self.field.dtype
 
     @property
+    def names(self) -> frozenset[str]:
+        """Names of all fields beside them."""
+        return frozenset(field.name for field in self.container.fields)
+
+    @property
     def size(self) -> int:
         """Size of the values in bytes, in the source's dtype."""
         return self.rows * self.d * self.dtype.itemsize
@@ -138,11 +143,7 @@ class Sources:
             return field.name
         if field.dtype.kind not in KINDS or field.dated:
             return f"{field.name} ({field.kind}: {_why_left_out(field)})"
-        lacking = (
-            source.path
-            for source in self.items
-            if all(other.name != field.name for other in source.container.fields)
-        )
+        lacking = (source.path for source in self.items if field.name not in source.names)
         without = next(lacking, None)
         return field.name if without is None else f"{field.name} ({without} has none)"
 
@@ -157,6 +158,7 @@ class Sources:
             if "labels" not in first.columns
             and field.name not in used
             and field.name not in {*COLUMNS["ids"], *COLUMNS["texts"]}
+            and all(field.name in source.names for source in self.items)
             and field.shape == (first.rows,)
             and field.dtype.kind in KINDS
         )[:SUGGESTED]
