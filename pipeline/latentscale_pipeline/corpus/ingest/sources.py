@@ -87,7 +87,7 @@ class Source:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of all fields beside them."""
+        """Names of the fields of its file."""
         return frozenset(field.name for field in self.container.fields)
 
     @property
@@ -158,9 +158,9 @@ class Sources:
             if "labels" not in first.columns
             and field.name not in used
             and field.name not in {*COLUMNS["ids"], *COLUMNS["texts"]}
-            and all(field.name in source.names for source in self.items)
             and field.shape == (first.rows,)
             and field.dtype.kind in KINDS
+            and all(field.name in source.names for source in self.items)
         )[:SUGGESTED]
 
     @property
