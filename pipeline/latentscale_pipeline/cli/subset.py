@@ -80,13 +80,13 @@ def subset(
     reference: --without leaves out the rows that it names for a reason, and keeps one of those that
     are near each other, of those that meet all other conditions. --where compares the columns ids,
     labels and weights, and those of --table, with literals and with each other: ==, !=, <, <=, >,
-    >=, in [...], and, or, not, parentheses. A column of true and false is a condition by itself, and
-    a name with spaces stands in backticks.
-    With a job it compares what that knows of each row, the columns of `latentscale rows`, also with
-    null, for example with --where "near_duplicate_of is null". --drop-duplicates keeps the first of
-    rows that are near each other. Then --diverse chooses rows that raise the Vendi score of order 2
-    most, and --cover those farthest from each other, so that all others are near one. Outliers are
-    among the first of both, so leave these out before.
+    >=, in [...], and, or, not, parentheses. A column of true and false is a condition by itself,
+    and a name with spaces stands in backticks. With a job it compares what that knows of each row,
+    the columns of `latentscale rows`, also with null, for example with --where "near_duplicate_of
+    is null". --drop-duplicates keeps the first of rows that are near each other. Then --diverse
+    chooses rows that raise the Vendi score of order 2 most, and --cover those farthest from each
+    other, so that all others are near one. Outliers are among the first of both, so leave these out
+    before.
 
     \b
     Example:
