@@ -107,8 +107,12 @@ def _matters(mismatch: Mismatch, score: Score) -> bool:
         return True
     if "scale" in mismatch.kind:
         return measure.depends_on(score, mismatch.what)
-    key = mismatch.what.split(".")[2:3]
-    return not key or measure.decides(key[0], score)
+    for key in mismatch.what.split(".")[2:3]:
+        ours, theirs = (
+            measure.deciding({key: value}, score) for value in (mismatch.job, mismatch.baseline)
+        )
+        return ours != theirs
+    return True
 
 
 def _compared_with(job: FinishedJob) -> str:

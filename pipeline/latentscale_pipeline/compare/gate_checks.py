@@ -48,7 +48,7 @@ ROUNDING = 1e-12
 NAMED_FAILURES = 4
 """Further violations that a message names."""
 
-WITH_HISTORY = "name one with --history, or use the gate in a workflow"
+WITH_HISTORY = "name one (--history, or history= in Python), or use the gate in a workflow"
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ def _drifts(
     remarks = []
     if counts:
         most = max(counts)  # fewer may have as many rows, which some scores need
-        remarks.append(counted(most, "earlier job") if most else "no earlier job of this name")
+        remarks.append(_how_many(most, len(earlier)))
         if most < MIN_JOBS:
             remarks.append(f"limits begin at {MIN_JOBS}")
     if unlike:
@@ -310,6 +310,14 @@ def _drifts(
             "many rows, the same reference and the same settings"
         )
     return failures, "; ".join(remarks)
+
+
+def _how_many(used: int, earlier: int) -> str:
+    """Say how many earlier jobs limits come from, of those that there are."""
+    if used:
+        return counted(used, "earlier job")
+    lacking = counted(earlier, "earlier job")
+    return f"{lacking}, none with a score to compare" if earlier else "no earlier job of this name"
 
 
 def _outside(compared: ComparedScore, limits: ControlLimits) -> str:

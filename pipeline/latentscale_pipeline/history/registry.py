@@ -121,11 +121,17 @@ class Registry:
         Those are the ones that neither failed nor were rejected, from the last accepted one on. The
         oldest job comes first; of one that was evaluated several times the last evaluation counts.
         """
+        entries = self.entries(name)
+        # Of jobs that finished in one second, the order of the registry decides.
+        own = next((place for place, entry in enumerate(entries) if entry.job == job.id), None)
         before = [
             entry
-            for entry in self.entries(name)
+            for place, entry in enumerate(entries)
             if entry.job != job.id
-            if today or not job.finished or entry.finished <= job.finished
+            if today
+            or not job.finished
+            or entry.finished < job.finished
+            or (entry.finished == job.finished and (own is None or place < own))
         ]
         return [job_of_series(entry) for entry in limiting(before, name)]
 

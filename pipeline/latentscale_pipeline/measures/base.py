@@ -572,9 +572,9 @@ class Measure(ABC):
         """Return whether a score depends on a scale, by its display name."""
         return True
 
-    def decides(self, setting: str, score: Score) -> bool:
-        """Return whether a score depends on a setting, by its key in the measure's section."""
-        return True
+    def deciding(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+        """Return what of the settings of its section, or of some of them, decides a score."""
+        return settings
 
     def rows_of(self, found: Any, score: Score) -> int | None:
         """Return of how many rows, or pairs of them, a score is; None for all rows."""

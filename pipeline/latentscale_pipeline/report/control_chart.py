@@ -154,7 +154,7 @@ def _deciding(job: JobOfSeries, score: Score) -> Any:
     known, measure = job.settings.get(score.measure), MEASURES.get(score.measure)
     if measure is None or not isinstance(known, Mapping):
         return known
-    return {key: value for key, value in known.items() if measure.decides(key, score)}
+    return measure.deciding(known, score)
 
 
 def _agree(ours: Any, theirs: Any) -> bool:

@@ -55,6 +55,7 @@ def _opening(opening: Opening) -> Iterator[str]:
             for row in opening.look
         )
     if opening.commands:
+        yield "To be run in the folder that holds the job's folder:"
         yield "\n".join(f"    {command}" for command in opening.commands)
 
 

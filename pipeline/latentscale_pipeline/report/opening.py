@@ -135,7 +135,10 @@ def _rows_said(results: Results, rows: Sequence[Strip]) -> str:
 def _question(compared: Sequence[Compared], headlines: Sequence[Score]) -> str:
     if compared:
         return "How does it compare?"
-    return "How alike are they?" if _of_both(headlines) else "How diverse is it?"
+    if _of_both(headlines):
+        return "How alike are they?"
+    diverse = any(report_of(score.measure).group == "Diversity" for score in headlines)
+    return "How diverse is it?" if diverse else "What is its shape?"
 
 
 def _of_both(headlines: Sequence[Score]) -> bool:

@@ -529,7 +529,9 @@ def test_drift_is_judged_by_earlier_jobs() -> None:
     few = outcome(99.0, earlier[:3])
     assert (few.passed, few.remark) == (True, "3 earlier jobs; limits begin at 5")
     null = [JobOfSeries(100, None, [Score(**row(None, reason="few rows"))])]
-    assert outcome(99.0, null * 9).remark == "no earlier job of this name; limits begin at 5"
+    lacking = "9 earlier jobs, none with a score to compare; limits begin at 5"
+    assert outcome(99.0, null * 9).remark == lacking
+    assert outcome(99.0, []).remark == "no earlier job of this name; limits begin at 5"
     lost = compare(job(row(1.0, score="other")), job(row(10.0)))
     [gate_on_lost] = gates({"score": "spread", "drift": {}})
     [result] = check_gates([gate_on_lost], lost, "gates.yaml", earlier)
@@ -546,7 +548,7 @@ def test_drift_is_judged_by_earlier_jobs() -> None:
     for theirs, remark in (({"within": 0.5}, unlike), ({"within": 0.05}, "14 earlier jobs")):
         others = [replace(each, settings={"toy": theirs}) for each in earlier]
         assert outcome(10.0, others, ours).remark == remark
-    with pytest.raises(BadInput, match=r"gates\.0 has drift, which needs a history; name one with"):
+    with pytest.raises(BadInput, match=r"gates\.0 has drift, which needs a history; name one \("):
         outcome(10.0, None)
 
 

@@ -341,6 +341,26 @@ def test_a_section_that_one_job_has_empty_differs_as_a_whole() -> None:
     assert refusal(ours, theirs).startswith("measures.heat is null here and {")
 
 
+def test_of_several_kernels_the_own_one_decides() -> None:
+    cosine, rbf = {"name": "cosine", "bandwidth": None}, {"name": "rbf", "bandwidth": "median"}
+    wide = {"name": "rbf", "bandwidth": 9.0}
+    ours = with_setting("measures.vendi.kernels", [cosine, wide, rbf])
+    known = {"cosine": [cosine], "rbf median": [rbf], "rbf 9.0": [wide, cosine]}
+    for kernel, theirs in known.items():
+        score = row(1.0, measure="vendi", kernel=kernel, order="1")
+        settings_ = with_setting("measures.vendi.kernels", theirs)
+        found = compare(job(score, settings=ours), job(score, settings=settings_, name="r"))
+        none_left_out(found)
+        assert not found.mismatches
+    # Scores of an earlier version, whose names lack the bandwidth.
+    score = row(1.0, measure="vendi", kernel="rbf", order="1")
+    settings_ = with_setting("measures.vendi.kernels", [wide])
+    ours = with_setting("measures.vendi.kernels", [cosine, rbf])
+    assert refusal(job(score, settings=ours), job(score, settings=settings_, name="r")).startswith(
+        "measures.vendi.kernels is ["
+    )
+
+
 def test_infinity_is_the_same_setting_however_it_was_stored() -> None:
     ours = job(row(1.0), settings=with_setting("measures.vendi.orders", [math.inf]))
     theirs = job(row(1.0), settings=with_setting("measures.vendi.orders", ["inf"]))
@@ -437,7 +457,8 @@ def test_scales_derived_from_other_vectors_may_not_differ(
 
 def test_scales_that_other_settings_derived_are_named_by_the_settings() -> None:
     ours, theirs = scaled_jobs(scaled(), scaled())
-    kernels = with_setting("measures.vendi.kernels", ["rbf"]) | {"scales_from": "auto"}
+    median = [{"name": "rbf", "bandwidth": "median"}]
+    kernels = with_setting("measures.vendi.kernels", median) | {"scales_from": "auto"}
     other = job(
         row(1.0), measures=scaled(bandwidths=(9.0,)), settings=kernels, fingerprint="c0ffee"
     )

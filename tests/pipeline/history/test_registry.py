@@ -177,6 +177,20 @@ def test_the_last_evaluation_of_a_job_by_this_workflow_counts(registry: Registry
     assert len(registry.earlier("nightly", again, today=True)) == 1
 
 
+def test_of_jobs_that_finished_in_one_second_those_before_are_earlier(registry: Registry) -> None:
+    second = "2026-01-01T01:00:00Z"
+    for number in (1, 2, 3):
+        time = f"2026-01-01T02:00:0{number}Z"
+        registry.add(replace(night(number), finished=second, registered=time))
+    counts = []
+    for number in (1, 2, 3, 4):
+        document = results([row(9.0)])
+        document["job"] |= {"id": f"nightly-{number:08d}", "finished": second}
+        asking = finished_job(document, None, f"jobs/nightly-{number:08d}")
+        counts.append(len(registry.earlier("nightly", asking)))
+    assert counts == [0, 1, 2, 3]
+
+
 def test_an_accepted_job_is_a_baseline_and_limits_begin_anew(
     registry: Registry, tmp_path: Path, latentscale: Command
 ) -> None:

@@ -386,6 +386,11 @@ def test_a_job_of_rows_alone_is_not_said_to_compare_scores() -> None:
     assert opening is not None
     assert opening.question == "How diverse is it?"
     assert "grey" not in opening.strips_said
+    shown = ("duplicates", "heat")
+    shape = results | {"scores": [row for row in results["scores"] if row["measure"] in shown]}
+    opening = job_report(read(shape)).opening
+    assert opening is not None
+    assert opening.question == "What is its shape?"
     # Shares of the corpus are counted, where nothing says what is usual.
     for row in results["scores"]:
         row.pop("expected", None)

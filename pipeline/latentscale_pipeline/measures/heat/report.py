@@ -143,10 +143,11 @@ def _null_model_note(name: str, trace: HeatTrace) -> str:
 
 
 def _trace_method(trace: HeatTrace) -> str:
+    estimated = f"{trace.probes} probes × {trace.steps} Lanczos steps"
     return (
         f"k = {trace.k} neighbours, {len(trace.times)} times from "
         f"{format_number(min(trace.times))} to {format_number(max(trace.times))}, "
-        f"{trace.probes} probes × {trace.steps} Lanczos steps"
+        + (estimated if trace.probes else "all eigenvalues")
         + (
             ""
             if trace.tolerance is None

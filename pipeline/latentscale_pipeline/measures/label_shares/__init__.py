@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import (
     CountedBetween,
     Findings,
@@ -27,10 +28,22 @@ class LabelSharesMeasure(Measure):
     always = True
 
     def plan(self, section: LabelShares | None, facts: JobFacts) -> list[Stage]:
-        """Plan the count of the labels of every corpus that has some."""
+        """Plan the count of the labels of every corpus that has some.
+
+        Raises
+        ------
+        BadInput
+            If the measure is asked for, and there are no labels to count.
+        """
         from latentscale_pipeline.measures.label_shares.counts import counts_stage
 
-        return [counts_stage(role, facts) for role in _labelled(facts)]
+        labelled = _labelled(facts)
+        if section is not None and not labelled:
+            advice = "; ingest it with --labels, or leave the measure out"
+            if facts.pair is not None:
+                advice = "; leave the measure out"
+            raise BadInput(f"measures.label_shares: {_why_none(facts)}{advice}")
+        return [counts_stage(role, facts) for role in labelled]
 
     def collect(self, section: LabelShares | None, facts: JobFacts, results: Results) -> Findings:
         """Collect how frequent every label is."""
@@ -38,12 +51,7 @@ class LabelSharesMeasure(Measure):
 
         if labelled := _labelled(facts):
             return collect_label_shares(facts, labelled, results)
-        reason = (
-            "the corpus has no labels"
-            if facts.pair is None
-            else "rows are paired, and the items of a pair have the same label"
-        )
-        return Findings(None, reason=None if section is None else reason)
+        return Findings(None, reason=None if section is None else _why_none(facts))
 
     def counts_between(
         self,
@@ -71,6 +79,12 @@ def _labelled(facts: JobFacts) -> list[Role]:
     if facts.pair is not None:
         return []
     return [role for role, corpus in facts.corpora.items() if corpus.labels]
+
+
+def _why_none(facts: JobFacts) -> str:
+    if facts.pair is None:
+        return "the corpus has no labels"
+    return "rows are paired, and the items of a pair have the same label"
 
 
 MEASURE = LabelSharesMeasure()

@@ -62,9 +62,11 @@ class MagnitudeMeasure(Measure):
         if found.distance is not None and found.distance.scale is not None:
             yield DISTANCE_SCALE, found.distance.scale
 
-    def decides(self, setting: str, score: Score) -> bool:
-        """Return False for the settings of the distance, except for its own score."""
-        return score.score == "distance" or setting not in {"distance", "distance_scale"}
+    def deciding(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+        """Leave out the settings of the distance, except for its own score."""
+        own = score.score == "distance"
+        of_distance = {"distance", "distance_scale"}
+        return {key: settings[key] for key in settings if own or key not in of_distance}
 
     def depends_on(self, score: Score, scale: str) -> bool:
         """Return whether a score is of the distance, or of the functions up to the cut-off."""

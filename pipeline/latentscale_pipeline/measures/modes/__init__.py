@@ -56,9 +56,9 @@ class ModesMeasure(Measure):
         if found.bandwidth is not None:
             yield "bandwidth of modes", found.bandwidth
 
-    def decides(self, setting: str, score: Score) -> bool:
-        """Return False for how many modes and rows are listed."""
-        return setting not in {"count", "examples"}
+    def deciding(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+        """Leave out how many modes and rows are listed."""
+        return {key: settings[key] for key in settings if key not in {"count", "examples"}}
 
     def depends_on(self, score: Score, scale: str) -> bool:
         """Return whether a score has a bandwidth."""

@@ -80,11 +80,25 @@ class VendiMeasure(Measure):
             "order": order_names(section),
         }
 
-    def decides(self, setting: str, score: Score) -> bool:
-        """Return False for what adds scores, or values of rows, and changes no other score."""
-        if setting == "truncation":
-            return score.score == "truncated_vendi"
-        return setting not in {"influence", "labels", "orders"}
+    def deciding(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+        """Leave out what adds scores, or values of rows, and changes no other score.
+
+        Of the kernels, the score's own decides, by its bandwidth.
+        """
+        adds = {"influence", "labels", "orders"}
+        if score.score != "truncated_vendi":
+            adds.add("truncation")
+        if score.kernel == "cosine":
+            adds.add("method")  # of the other kernels
+        decisive = {key: settings[key] for key in settings if key not in adds}
+        if "kernels" in decisive:
+            decisive["kernels"] = [
+                kernel
+                for kernel in decisive["kernels"] or ()
+                if kernel.get("bandwidth") is not None
+                and is_kernel("{name} {bandwidth}".format(**kernel), score.kernel or "")
+            ]
+        return decisive
 
     def depends_on(self, score: Score, scale: str) -> bool:
         """Return whether a score has the kernel of a bandwidth."""
