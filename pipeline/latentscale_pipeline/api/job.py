@@ -27,7 +27,11 @@ from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.corpus.corpus import open_corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.corpus.ingest.create import ingest
-from latentscale_pipeline.corpus.ingest.sidecars import MAY_BE_MISSING, format_whole_numbers
+from latentscale_pipeline.corpus.ingest.sidecars import (
+    MAY_BE_MISSING,
+    beginning_of,
+    format_whole_numbers,
+)
 from latentscale_pipeline.corpus.ingest.sources import source_key
 from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
@@ -559,7 +563,9 @@ def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
         return given
     texts = _as_array(given)
     if texts.dtype.kind == "O" and texts.ndim == 1:
-        texts = np.array([_text_of(text, row, name, kind) for row, text in enumerate(texts)], str)
+        held = (_text_of(text, row, name, kind) for row, text in enumerate(texts))
+        # An array has the length of the longest text for each row; only beginnings are stored.
+        texts = np.array([beginning_of(text) if kind == "texts" else text for text in held], str)
     if kind == "labels" and texts.ndim == 1 and texts.dtype.kind == "f":
         texts = np.array(format_whole_numbers(texts, 0, name))
     if texts.ndim != 1 or texts.dtype.kind not in "UTiu":
@@ -567,7 +573,7 @@ def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
             f"{name} must be one text or integer per row; got shape {texts.shape} and dtype "
             f"{texts.dtype}"
         )
-    return texts.astype(str)
+    return texts.astype(str, copy=False)
 
 
 def _as_array(given: Any) -> NDArray[Any]:

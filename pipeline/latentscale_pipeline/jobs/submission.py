@@ -217,7 +217,6 @@ def submit_job(plan: Plan, spec: SubmissionSpec, *, requeue: bool) -> Submission
     with storage_options(plan.config.storage_options):
         store = plan.store
         ended = _refuse_second(store)
-        # If the scheduler reports that the driver ended, there is no need to wait for a heartbeat.
         prepare_job(plan, even_if_running=ended)
         runs = read_lock(store).generation
         if spec.scheduler == "slurm":
@@ -232,11 +231,22 @@ def submit_job(plan: Plan, spec: SubmissionSpec, *, requeue: bool) -> Submission
 
 
 def _refuse_second(store: ObjectStore) -> bool:
-    """Refuse a job whose driver is queued or running; return whether the last one has ended."""
+    """Refuse a job whose driver is queued or running.
+
+    Returns
+    -------
+    bool
+        Whether the scheduler reports that the holder of the lock ended, so that there is no need to
+        wait for its heartbeat. Somebody else may have resumed the job since.
+    """
     submission = last_submission(store)
     look = None if submission is None else look_at(submission)
-    if submission is None or (look is not None and look.phase == "ended"):
-        return submission is not None
+    if submission is None:
+        return False
+    if look is not None and look.phase == "ended":
+        lock = read_lock(store)
+        here = lock.holder is not None and lock.holder.is_here()
+        return lock.generation <= submission.runs + 1 and not here
     if look is not None or read_lock(store).generation <= submission.runs:
         raise BadInput(
             f"{store.url}: its driver is already submitted as {submission.label}; see latentscale "

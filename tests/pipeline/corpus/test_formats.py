@@ -271,6 +271,86 @@ def test_columns_of_text_and_hdf5_and_a_column_beside_float_columns(tmp_path: Pa
     np.testing.assert_array_equal(corpus.read_all(), values[:, :2])
 
 
+def test_a_column_with_whole_numbers_and_gaps_is_no_dimension(tmp_path: Path) -> None:
+    values = rows(60, 3)
+    lines = ["id,year,x,y,z"]
+    lines += [
+        f"r{i},{'' if i == 7 else 2000 + i}," + ",".join(map(repr, row))
+        for i, row in enumerate(values.tolist())
+    ]
+    (tmp_path / "v.csv").write_text("\n".join(lines))
+    corpus = ingest([str(tmp_path / "v.csv")], str(tmp_path / "c"))
+    np.testing.assert_array_equal(corpus.read_all(), values)
+
+
+@pytest.mark.parametrize("column", ["weight", "weights"])
+def test_a_column_called_weight_is_no_dimension(tmp_path: Path, column: str) -> None:
+    values = rows(20, 3)
+    columns = {name: values[:, i] for i, name in enumerate("abc")} | {column: np.ones(20)}
+    pa.parquet.write_table(pa.table(columns), tmp_path / "v.parquet")
+    sources = open_sources([str(tmp_path / "v.parquet")])
+    assert (sources.d, sources.unused_weights) == (3, column)
+    named = open_sources([str(tmp_path / "v.parquet")], columns={"weights": column})
+    assert (named.d, named.unused_weights) == (3, None)
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 3)])
+def test_tensors_of_arrow_are_vectors(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    values = rows(20, 6)
+    kind = pa.fixed_shape_tensor(pa.float32(), shape)
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), 6)
+    table = pa.table({"emb": pa.ExtensionArray.from_storage(kind, flat)})
+    pa.parquet.write_table(table, tmp_path / "v.parquet")
+    with pa.ipc.new_file(str(tmp_path / "v.arrow"), table.schema) as file:
+        file.write_table(table)
+    for name in ("v.parquet", "v.arrow"):
+        corpus = ingest([str(tmp_path / name)], str(tmp_path / f"{name}.zarr"))
+        np.testing.assert_array_equal(corpus.read_all(), values)
+
+
+def test_bytes_of_hdf5_may_be_utf8(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        file["vectors"] = rows(3, 4)
+        file["id"] = np.array([f"idé{i}".encode() for i in range(3)])
+    corpus = ingest([str(tmp_path / "v.h5")], str(tmp_path / "c"))
+    assert corpus.texts("ids") == ["idé0", "idé1", "idé2"]
+
+
+def test_words_of_word2vec_may_have_blanks(tmp_path: Path) -> None:
+    values = rows(60, 4)
+    words = [f"w{i}" for i in range(60)]
+    words[5], words[6], words[7], words[57] = "a\u00a0b", "\u3000", "a\u3000b\u00a0", ". . ."
+    lines = [" ".join([word, *map(str, row)]) for word, row in zip(words, values, strict=True)]
+    for name, head in (("v.vec", ["60 4"]), ("glove.txt", [])):
+        (tmp_path / name).write_text("\n".join([*head, *lines]) + " \n")
+        columns = {"ids": "word" if head else "0"}
+        corpus = ingest([str(tmp_path / name)], str(tmp_path / f"{name}.zarr"), columns=columns)
+        np.testing.assert_array_equal(corpus.read_all(), values)
+        assert [word.strip() for word in words] == corpus.texts("ids")
+    lines[30] += " 1"
+    (tmp_path / "more.vec").write_text("\n".join(["60 4", *lines]))
+    with pytest.raises(BadInput, match=r"row 30, at byte \d+, has 6 fields instead of 5"):
+        ingest([str(tmp_path / "more.vec")], str(tmp_path / "d"))
+
+
+def test_an_empty_cell_in_a_column_of_lists_is_a_row_of_nan(tmp_path: Path) -> None:
+    values = rows(80, 3)
+    cells = [f'{i},"{row}"' for i, row in enumerate(values.tolist())]
+    cells[3], cells[70] = "3,", "70,"
+    (tmp_path / "v.csv").write_text("\n".join(["id,emb", *cells]))
+    corpus = ingest([str(tmp_path / "v.csv")], str(tmp_path / "c"), on_invalid="drop")
+    np.testing.assert_array_equal(corpus.read_all(), np.delete(values, [3, 70], axis=0))
+
+
+def test_notes_beside_a_table_are_no_part_of_it(tmp_path: Path) -> None:
+    folder, values = tmp_path / "t", rows(20, 6)
+    folder.mkdir()
+    table = pa.table({"emb": list(values)})
+    pa.parquet.write_table(table, folder / "part.0.parquet")
+    pa.parquet.write_metadata(table.schema, folder / "_common_metadata")
+    assert open_sources([str(folder)]).rows == 20
+
+
 def test_several_candidates_are_listed_and_one_is_named(
     latentscale: Command, tmp_path: Path
 ) -> None:

@@ -301,7 +301,7 @@ def _dimensions(column: Any, first: Any) -> int:
 
 
 def _storage(kind: Any) -> Any:
-    return kind.storage_type if isinstance(kind, pa.ExtensionType) else kind
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _decoded(kind: Any) -> Any:

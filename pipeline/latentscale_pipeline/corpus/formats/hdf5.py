@@ -60,7 +60,7 @@ class Hdf5(Container):
             dataset = file[field.name]
             for first, last in block_ranges(start, stop, row_bytes):
                 if field.dtype.kind == "T":
-                    yield np.array(dataset.asstr()[first:last].tolist(), STRINGS)
+                    yield np.array(dataset.asstr("utf-8")[first:last].tolist(), STRINGS)
                 else:
                     yield np.asarray(dataset[first:last])
 

@@ -58,6 +58,7 @@ _TEXT_BYTES = 128
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.I)
 _WHOLE = re.compile(r"[+-]?\d+")
 _LIST = re.compile(r"\[\s*[-+.\d][^\[\]]*[\s,][^\[\]]*\]")
+_BLANKS = " \t\r\n"
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
@@ -92,10 +93,23 @@ class Dialect:
         if self.delimiter == WHOLE_LINE:
             return [line]
         if self.delimiter == WHITESPACE:
-            return line.split()
+            return self._split_at_blanks(line)
         if '"' in line:
             return next(csv.reader([line], delimiter=self.delimiter), [])
         return line.split(self.delimiter)
+
+    def _split_at_blanks(self, line: str) -> list[str]:
+        """Split at blanks; a word before numbers may have some, of which Unicode has many."""
+        cells = line.split()
+        if not self.names or len(cells) == len(self.names):
+            return cells
+        line = line.strip(_BLANKS)
+        known = re.split(f"[{_BLANKS}]+", line)
+        words = known[: 1 + max(0, len(known) - len(self.names))]
+        if len(words) > 1 and not any(map(_NUMBER.fullmatch, words)):
+            # Published vectors have such words as ". .".
+            return line.rsplit(maxsplit=len(self.names) - 1)
+        return known
 
     def guess(self, line: str) -> list[str]:
         """Split a line that may be malformed; reading it reports that."""
@@ -158,7 +172,7 @@ class Text(Container):
             yield row, offset, cells
 
     def _items(self, cell: str, d: int, row: int, offset: int) -> list[str]:
-        items = _items(cell)
+        items = _items(cell) if cell.strip() else ["nan"] * d
         if len(items) != d:
             raise BadInput(
                 f"{self.path}: row {row}, at byte {offset}, has a list of {len(items)} numbers "
@@ -301,18 +315,20 @@ def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, .
     table = [dialect.guess(line) for line in lines]
     table = [row for row in table if len(row) == len(dialect.names)] or [[""] * len(dialect.names)]
     dtypes: dict[str, np.dtype[Any]] = {}
-    numbers: dict[str, bool] = {}  # numeric columns, and whether all their values are whole
+    numbers: dict[str, bool] = {}  # numeric columns, and whether all values there are whole
     lists: dict[str, int] = {}
     for place, name in enumerate(dialect.names):
         cells = [row[place].strip() for row in table]
-        if all(map(_LIST.fullmatch, cells)):
-            lists[name] = len(_items(cells[0]))
+        known = [cell for cell in cells if cell]
+        if known and all(map(_LIST.fullmatch, known)):
+            lists[name] = len(_items(known[0]))
             continue
         matching = sum(bool(_NUMBER.fullmatch(cell)) for cell in cells)
         whole = all(map(_WHOLE.fullmatch, cells))
+        but_gaps = all(not cell or _WHOLE.fullmatch(cell) for cell in cells)
         # Some cells may be malformed: the column stays numeric, and reading it reports them.
         if 2 * matching > len(cells):
-            numbers[name] = whole
+            numbers[name] = but_gaps
         as_numbers = np.dtype(np.int64 if whole else np.float64)
         dtypes[name] = as_numbers if matching == len(cells) else cast("np.dtype[Any]", STRINGS)
     # With names, a column of whole numbers may be an id; without names, it is taken as values.

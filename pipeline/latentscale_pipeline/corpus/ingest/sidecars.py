@@ -177,7 +177,7 @@ def _converted(name: str, block: npt.NDArray[Any], row: int, where: str) -> npt.
         found = format_whole_numbers(block, row, where)
     else:
         found = [str(value) for value in block.tolist()]
-    return np.array([_beginning(text) for text in found] if name == "texts" else found, STRINGS)
+    return np.array([beginning_of(text) for text in found] if name == "texts" else found, STRINGS)
 
 
 def format_whole_numbers(block: npt.NDArray[Any], row: int, where: str) -> list[str]:
@@ -191,7 +191,7 @@ def format_whole_numbers(block: npt.NDArray[Any], row: int, where: str) -> list[
     return ["" if np.isnan(value) else str(int(value)) for value in block.tolist()]
 
 
-def _beginning(text: str) -> str:
+def beginning_of(text: str) -> str:
     """Return the beginning of a text, on one line."""
     # Spaces are joined before the text is cut, in a part of it that has enough of it left.
     joined = " ".join(text[: 4 * TEXT_LENGTH].split())

@@ -40,6 +40,9 @@ COLUMNS = {"ids": ("id", "ids"), "labels": ("label", "labels"), "texts": ("text"
 NAMES = frozenset(name for names in COLUMNS.values() for name in names)
 """All of these names."""
 
+WEIGHTS = frozenset({"weight", "weights"})
+"""Names of columns that are suggested as weights."""
+
 SUGGESTED = 3
 """Number of columns that are suggested as labels."""
 
@@ -168,7 +171,7 @@ class Sources:
         """A field of the first source that is called weights, if it has none."""
         first = self.items[0]
         names = {field.name for field in first.container.fields if field.shape == (first.rows,)}
-        found = sorted(names & {"weight", "weights"})
+        found = sorted(names & WEIGHTS)
         return found[0] if found and "weights" not in first.columns else None
 
 
@@ -334,8 +337,9 @@ def _in_order_of(first: Source, source: Source) -> Source:
 
 def _source(container: Container, vectors: str | None, columns: Mapping[str, str]) -> Source:
     named = {name: column for name, column in columns.items() if column}
-    # A column that is named as ids, labels or texts is no dimension unless all are asked for.
-    used = {*named.values(), *(() if vectors else NAMES)}
+    # A column that is named as ids, labels, texts or weights is no dimension unless all are asked
+    # for.
+    used = {*named.values(), *(() if vectors else NAMES | WEIGHTS)}
     field = choose_vectors(container, vectors, used)
     chosen = {name: choose_column(container, column, "") for name, column in named.items()}
     for column in chosen.values():
@@ -428,6 +432,10 @@ JOB_FILES = frozenset({"config.json", "plan.json"})
 """Files that tell the folder of a job from a folder of vectors."""
 
 
+NOTES = frozenset({"_metadata", "_common_metadata", "_delta_log"})
+"""What other programs note beside the files of a table, in formats that could be read."""
+
+
 def _above(path: str) -> list[str]:
     """Return the paths of all folders that contain a path."""
     parts = path.split("/")
@@ -437,7 +445,8 @@ def _above(path: str) -> list[str]:
 def _below(entry: File, results: str | None) -> list[File]:
     """Return the entry itself or, for a plain folder, all files and Zarr folders below it.
 
-    The arrays of jobs aren't vectors, so their folders are left out.
+    The arrays of jobs aren't vectors, so their folders are left out. So is what is hidden, or noted
+    beside a table.
     """
     if not entry.is_folder or is_zarr(entry):
         return [entry]
@@ -449,6 +458,7 @@ def _below(entry: File, results: str | None) -> list[File]:
         for child in sorted(listed, key=lambda child: natural_order(child.path))
         if child.path != entry.path
         and child.name != results
-        and not child.path.rsplit("/", 1)[-1].startswith(".")
+        and not (name := child.path.rsplit("/", 1)[-1]).startswith(".")
+        and name not in NOTES
         for found in _below(child, results)
     ]

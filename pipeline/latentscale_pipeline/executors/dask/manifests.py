@@ -57,7 +57,7 @@ def driver_job(
         name,
         cluster,
         job=name,
-        arguments=arguments,
+        arguments=[_as_it_is(argument) for argument in arguments],
         memory=_mebibytes(driver.memory_limit),
         cpus="1",
         speaks_with_kubernetes=bool(cluster.service_account),
@@ -176,7 +176,14 @@ def _filled(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _variables(environment: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"name": name, "value": value} for name, value in sorted(environment.items())]
+    return [
+        {"name": name, "value": _as_it_is(value)} for name, value in sorted(environment.items())
+    ]
+
+
+def _as_it_is(text: str) -> str:
+    """Escape what Kubernetes would expand, such as $(HOME)."""
+    return text.replace("$", "$$")
 
 
 def _mebibytes(size: int) -> str:

@@ -146,10 +146,13 @@ def test_a_driver_that_died_is_started_again_only_when_asked_for() -> None:
     assert drained["action"] == "Ignore"
     assert drained["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
     assert rule["action"] == "FailJob"
+    # Kubernetes would expand $(id), and reads $$ as $.
+    container = manifests()[4]["spec"]["worker"]["spec"]["containers"][0]
+    assert {"name": "ODD", "value": "$$(id) `id` \"' %j"} in container["env"]
     assert rule["onExitCodes"]["values"] == [1, 2, 3]
     assert again["spec"]["activeDeadlineSeconds"] == 86400
     assert (
-        "s3://bucket/a job's; $(id)"
+        "s3://bucket/a job's; $$(id)"
         in again["spec"]["template"]["spec"]["containers"][0]["command"]
     )
 
