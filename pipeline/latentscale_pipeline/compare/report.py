@@ -19,6 +19,7 @@ from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, 
 from latentscale_pipeline.report.opening import fail, open_report
 from latentscale_pipeline.report.scores import definitions_of, report_of, section_of
 from latentscale_pipeline.report.verdict import format_verdict
+from latentscale_pipeline.results.model import Corpus
 from latentscale_pipeline.views.content import (
     Answer,
     Fact,
@@ -29,7 +30,7 @@ from latentscale_pipeline.views.content import (
     table_of,
 )
 from latentscale_pipeline.views.figure import numbered_styles
-from latentscale_pipeline.views.formatting import printable
+from latentscale_pipeline.views.formatting import counted, printable
 
 NEW_ROWS = "Rows that the baseline doesn't name."
 NO_NEW_ROW = "The baseline names all rows that stand out."
@@ -152,10 +153,14 @@ def first_report(job: FinishedJob, gates: Sequence[GateResult] | None = None) ->
 
 def _corpora(jobs: Sequence[FinishedJob], names: Sequence[str]) -> list[tuple[str, str]]:
     return [
-        (role, f"{name}: {job.corpora['corpus'].n:,} rows{_source(job)}, {printable(job.url)}")
+        (role, f"{name}: {_rows(job.corpora['corpus'])}{_source(job)}, {printable(job.url)}")
         for role, job, name in zip(("corpus", "reference"), jobs, names, strict=True)
         if "corpus" in job.corpora
     ]
+
+
+def _rows(corpus: Corpus) -> str:
+    return counted(corpus.n, "row")
 
 
 def _source(job: FinishedJob) -> str:
@@ -185,7 +190,7 @@ def _which_jobs(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Answer:
         Fact(
             "baseline" if place == len(jobs) - 1 else "job",
             name,
-            " · ".join(f"{corpus.n:,} rows ({role})" for role, corpus in job.corpora.items()),
+            " · ".join(f"{_rows(corpus)} ({role})" for role, corpus in job.corpora.items()),
             printable(job.url),
         )
         for place, (job, name) in enumerate(zip(jobs, names, strict=True))

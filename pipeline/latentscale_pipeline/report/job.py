@@ -24,7 +24,7 @@ from latentscale_pipeline.report.scores import (
 from latentscale_pipeline.results.model import Corpus, Results
 from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.views.content import Report, Section
-from latentscale_pipeline.views.formatting import printable
+from latentscale_pipeline.views.formatting import counted, printable
 
 
 def job_report(results: Results, provenance: dict[str, Any] | None = None) -> Report:
@@ -75,7 +75,7 @@ def _source(role: Role, corpus: Corpus, provenance: dict[str, Any] | None) -> st
 def _described(corpus: Corpus, name: str) -> str:
     """Describe a corpus by its name, its size, and what was left out."""
     whole = corpus.n + corpus.left_out
-    rows = f"{corpus.n:,} of {whole:,} rows" if corpus.left_out else f"{corpus.n:,} rows"
+    rows = f"{corpus.n:,} of {whole:,} rows" if corpus.left_out else counted(corpus.n, "row")
     size = rows if corpus.d is None else f"{rows} × {corpus.d:,}"
     return ", ".join(text for text in (name, size) if text)
 

@@ -70,10 +70,20 @@ def sign_of_size(score: Score, results: Results) -> str:
     return " †" if score.size_dependent and max(sizes) > (1 + ALIKE) * min(sizes) else ""
 
 
+def explain_missing(results: Results) -> list[str]:
+    """Return a line for every measure that found nothing, with the reason."""
+    return [
+        f"{name}: not computed: {printable(reason)}"
+        for name in MEASURES
+        if (reason := results.measures.get(f"{name}_reason"))
+    ]
+
+
 def explain_sign(scores: Sequence[Score], results: Results) -> list[str]:
     """Return what the sign after some scores means, in a line; none if no score has it."""
     marked = [score for score in scores if sign_of_size(score, results)]
-    sampled = any(score.expected or score.samples for score in marked)
+    judged = results.verdict is not None and results.verdict.value is not None
+    sampled = judged and any(score.expected or score.samples for score in marked)
     also = "; the verdict compares samples of equally many rows" if sampled else ""
     return [f"{SIZED}{also}"] if marked else []
 

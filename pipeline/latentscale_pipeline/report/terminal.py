@@ -13,7 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from latentscale_pipeline.report.scores import explain_sign, replicated_scores, sign_of_size
+from latentscale_pipeline.report.scores import (
+    explain_missing,
+    explain_sign,
+    replicated_scores,
+    sign_of_size,
+)
 from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.formatting import counted, format_number, printable
 from latentscale_pipeline.views.repeats import format_repeats
@@ -144,6 +149,7 @@ def _table(columns: Sequence[str], rows: Sequence[Cells], *, gap: int = 2) -> Ta
 
 
 def _notes(results: Results, scores: Sequence[Score], hidden: int) -> Iterator[str]:
+    yield from explain_missing(results)
     yield from explain_sign(scores, results)
     if hidden:
         yield f"{hidden:,} scores of single labels are in results.json."

@@ -15,7 +15,13 @@ from rich.console import Console
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.labels import label_summary
 from latentscale_pipeline.report.look import format_labels
-from latentscale_pipeline.report.scores import explain_sign, full_title, report_of, sign_of_size
+from latentscale_pipeline.report.scores import (
+    explain_missing,
+    explain_sign,
+    full_title,
+    report_of,
+    sign_of_size,
+)
 from latentscale_pipeline.report.terminal import LABELLED_ROWS
 from latentscale_pipeline.report.verdict import (
     LEVEL,
@@ -73,7 +79,7 @@ def print_summary(results: Results, console: Console) -> None:
     shown = headlines(results.scores)
     sizes = results.corpora.by_role()
     headings = {"pair": "corpus against reference"}
-    headings |= {str(role): f"{role}, {corpus.n:,} rows" for role, corpus in sizes.items()}
+    headings |= {str(role): f"{role}, {counted(each.n, 'row')}" for role, each in sizes.items()}
     print_lines(console, _header(results))
     if results.verdict is not None and results.verdict.value is not None:
         print_lines(console, format_evidence(results.verdict, results.scores))
@@ -178,6 +184,7 @@ def _by_label(results: Results) -> Iterator[str]:
 
 def _notes(results: Results, shown: Sequence[Score]) -> Iterator[str]:
     scores = results.scores
+    yield from explain_missing(results)
     yield from explain_summary(map(format_summarised, shown))
     yield from explain_sign(shown, results)
     unknown = [

@@ -497,7 +497,8 @@ def _cannot_tell(unknown: list[Score], known: list[Compared]) -> Verdict:
     count = f"{len(unknown)} of {len(unknown) + len(known)} headline scores"
     has = "has" if len(unknown) == 1 else "have"
     such = "" if len(unknown) == 1 else "such as "
-    named = known and (first.reason or first.expected_reason)
+    reasons = {score.reason or score.expected_reason for score in unknown}
+    named = (known or len(reasons) > 1) and (first.reason or first.expected_reason)
     which = f", {such}{full_title(first)}" if named else ""
     return Verdict(
         value="cannot_tell",

@@ -71,7 +71,8 @@ def format_summarised(score: Score, *, typeset: bool = False) -> str:
     near = format_estimate(value, value - error / 2, value + error / 2, typeset=typeset)
     shown = f"{near.value if value else '0'} ± {format_number(error, 2, typeset=typeset)}"
     wide = max(upper - value, value - lower) > NARROW_BRACKET * error
-    return f"{shown} {written.bracket}" if wide else shown
+    # A bracket within the printed digits isn't written beside the error, which has the same sign.
+    return f"{shown} {written.bracket}" if wide and not written.bracket.startswith("±") else shown
 
 
 def _percentage(share: float, error: float | None) -> str:

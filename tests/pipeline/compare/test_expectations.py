@@ -281,6 +281,18 @@ def test_jobs_without_samples_cannot_tell() -> None:
     )
 
 
+def test_of_reasons_that_differ_one_is_said_of_its_score() -> None:
+    vendi = {"measure": "vendi", "score": "vendi", "kernel": "cosine"}
+    scores = [row(None, **vendi, order="1", reason="few rows"), row(1.0, **vendi, order="inf")]
+    ours, theirs = job(*scores), job(*scores, name="release", fingerprint="f00d")
+    verdict = compare(ours, theirs).results.verdict
+    assert verdict is not None
+    assert verdict.reason == (
+        "2 of 2 headline scores have no expected range, such as Vendi score, cosine, order 1: few "
+        "rows."
+    )
+
+
 def test_the_same_rows_show_no_difference() -> None:
     verdict = compare(job(row(1.0)), job(row(1.0), name="release")).results.verdict
     assert verdict is not None

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from latentscale_pipeline.report import terminal_summary
+from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.report.terminal_summary import headlines, print_summary
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange
 from tests.support.results_documents import example_results, read, without_reference
@@ -58,7 +59,10 @@ def test_scores_that_corpora_of_other_sizes_change_are_marked() -> None:
     for score in results["scores"]:
         score["expected"] = usual
     sampled = "†: depends on the number of rows; the verdict compares samples of equally many rows"
+    results["verdict"] = {"value": "differs", "reason": "MagArea: 9.", "compared": 3}
     assert sampled in summary(results)
+    results["verdict"] = {"value": None, "reason": "Rows are paired.", "compared": 0}
+    assert "†: depends on the number of rows" in summary(results), "nothing is compared"
 
 
 def test_only_scores_of_samples_say_of_how_many_rows() -> None:
@@ -109,9 +113,11 @@ def test_a_known_sampling_error_hides_a_narrower_bracket() -> None:
             score |= {"value": 0.5, "lower": 0.4, "upper": 0.6, "sampling_error": 0.02}
         if score["score"] == "area" and score["of"] == "corpus":
             score |= {"value": 1234.567, "lower": 1234.5, "upper": 1234.6, "sampling_error": 3.21}
+        if score["score"] == "area" and score["of"] == "reference":
+            score |= {"value": 1.0, "lower": 1.0 - 2e-10, "upper": 1.0, "sampling_error": 5e-16}
     lines = summary(results)
     assert row(lines, "Intrinsic distance (IMD)") == ["0.500 ± 0.02 [0.40, 0.60]"]
-    assert row(lines, "MagArea")[0] == "1,234.6 ± 3.2"
+    assert row(lines, "MagArea") == ["1,234.6 ± 3.2", "1.00000 ± 5e-16"]
     assert any(line.startswith("±: sampling error") for line in lines)
 
 
@@ -180,6 +186,18 @@ def test_a_missing_number_gives_its_reason() -> None:
             score |= {"value": None, "lower": None, "upper": None, "bounds": None}
             score["reason"] = "fewer rows than neighbours"
     assert row(summary(results), "Intrinsic distance (IMD)") == ["none: fewer rows than neighbours"]
+
+
+def test_a_measure_that_found_nothing_says_why() -> None:
+    results = example_results()
+    results["corpora"]["corpus"]["n"] = 1
+    reason = "the corpus has one row, which has no other rows"
+    results["measures"] |= {"duplicates": None, "duplicates_reason": reason}
+    for print_results in (print_summary, print_scores):
+        output = io.StringIO()
+        print_results(read(results), Console(file=output, width=200))
+        assert f"duplicates: not computed: {reason}" in output.getvalue().splitlines()
+    assert "corpus, 1 row  " in "\n".join(summary(results))
 
 
 def test_a_measure_without_headlines_shows_its_scores_of_whole_corpora() -> None:

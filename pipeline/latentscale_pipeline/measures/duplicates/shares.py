@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -232,9 +233,12 @@ def _far_rows(
 
 
 def _beyond(share: float, usual: Float32Array, rows: int, far: float) -> dict[str, Any]:
-    """Say how many rows lie apart, and how many are expected to."""
+    """Say how many rows lie apart, and how many are expected to.
+
+    A share of more rows, of which one may lie apart, is judged as that of whole ones.
+    """
     beyond = ExpectedExceedances(
-        found=share,
+        found=math.floor(share * rows + ROUNDING) / rows,
         rows=rows,
         beyond=int((usual > far).sum()),
         among=len(usual),

@@ -60,8 +60,9 @@ class ModesReport(MeasureReport):
         """Say how to read the modes."""
         return [
             (
-                "The first mode counts if its score is outside of the expected range; rows near it "
-                "show which kind of rows it is. Later modes are usually chance."
+                "Where its score has an expected range, the first mode counts if the score is "
+                "outside of it; rows near it show which kind of rows it is. Later modes are "
+                "usually chance."
             )
         ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from latentscale_pipeline.measures.base import MeasureReport
@@ -13,7 +13,7 @@ from latentscale_pipeline.measures.projection.results import (
 )
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, present
-from latentscale_pipeline.views.formatting import format_number, shorten
+from latentscale_pipeline.views.formatting import counted, format_number, shorten
 
 MIN_KEPT = 0.2
 """Share of neighbours, of those that chance wouldn't keep, below which a map isn't shown."""
@@ -39,7 +39,8 @@ class ProjectionReport(MeasureReport):
 
     def figures(self, found: ProjectionResults, results: Results) -> list[Figure]:
         """Draw the map, if it keeps enough neighbours to be looked at."""
-        return [_draw(found)] if _is_good(found) else []
+        rows = {str(role): corpus.n for role, corpus in results.corpora.by_role().items()}
+        return [_draw(found, rows)] if _is_good(found) else []
 
     def notes(self, found: ProjectionResults) -> list[str]:
         """Say why there is no map."""
@@ -61,7 +62,7 @@ def _is_good(found: ProjectionResults) -> bool:
     return (found.kept - chance) / (1.0 - chance) >= MIN_KEPT
 
 
-def _draw(found: ProjectionResults) -> Figure:
+def _draw(found: ProjectionResults, rows: Mapping[str, int]) -> Figure:
     parts = present(found)
     clouds = [
         Curve(
@@ -74,8 +75,12 @@ def _draw(found: ProjectionResults) -> Figure:
         )
         for style, part in reversed(parts)
     ]
-    counts = [f"{len(part.row):,} rows of the {style.name}" for style, part in parts]
-    shown = f"{' and '.join(counts)}, at random"
+    shown = " and ".join(
+        f"{counted(len(part.row), 'random row')} of the {style.name}"
+        if len(part.row) < rows.get(style.name, 0)
+        else f"all {counted(len(part.row), 'row')} of the {style.name}"
+        for style, part in parts
+    )
     # What marks a row lies below its dot.
     panel = Panel("", "", "", [*_marks(found), *clouds], scattered=True, bare=SIDE)
     return Figure(

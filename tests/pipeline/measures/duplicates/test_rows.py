@@ -198,6 +198,19 @@ def test_samples_of_one_source_are_not_told_apart(tmp_path: Path) -> None:
     assert alarms <= 4
 
 
+def test_few_rows_beside_many_are_not_told_apart(tmp_path: Path) -> None:
+    """Of many rows of the reference, one lies apart; among as few as the corpus has, none does."""
+    generator = np.random.default_rng(12)
+    for seed in range(8):
+        sizes = {"corpus": 5 if seed % 2 else 10, "reference": 1500}
+        corpora = {role: generator.normal(size=(n, 12)) for role, n in sizes.items()}
+        found, _ = run_job(tmp_path / str(seed), corpora)
+        assert found["verdict"]["value"] == "no_difference_found"
+    apart = {"corpus": np.full((10, 12), 9.0), "reference": corpora["reference"]}
+    found, _ = run_job(tmp_path / "apart", apart)
+    assert found["verdict"]["value"] == "differs"
+
+
 def test_random_rows_stand_for_all_where_these_are_too_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,7 +63,7 @@ def test_equally_many_rows_of_each_corpus_are_drawn(tmp_path: Path) -> None:
     kept = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(*near, strict=True)])
     assert found["kept"] == pytest.approx(kept, abs=0.03)
     [figure] = section(results).figures
-    assert "200 rows of the corpus and 120 rows of the reference" in figure.caption
+    assert "200 random rows of the corpus and all 120 rows of the reference" in figure.caption
 
 
 def _apart(places: Any) -> Any:
