@@ -46,13 +46,15 @@ def results(
     fingerprint: str = "c0ffee",
     reference: tuple[int, str] | None = None,
     measures: dict[str, Any] | None = None,
+    weighted: bool = False,
 ) -> dict[str, Any]:
     """Return a results document with what a comparison reads, and nothing else."""
     return {
         "schema": "latentscale.results/1",
         "job": {"id": f"{name}-1a2b3c4d", "name": name},
         "corpora": {
-            "corpus": {"n": n, "fingerprint": fingerprint},
+            "corpus": {"n": n, "fingerprint": fingerprint}
+            | ({"weighted": True} if weighted else {}),
             "reference": None
             if reference is None
             else {"n": reference[0], "fingerprint": reference[1]},

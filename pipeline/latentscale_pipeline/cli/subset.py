@@ -351,7 +351,15 @@ def _selection(ids: Path | None, labels: tuple[str, ...], **chosen: Any) -> Sele
 
 
 def _read_ids(path: Path) -> list[str]:
-    """Read ids: one a line, or the column id of a table such as `latentscale rows` writes."""
+    """Read ids, without those that are missing."""
+    found = [one for one in _read_column_of_ids(path) if one]
+    if not found:
+        raise BadInput(f"{path}: it names no ids; write one per line")
+    return found
+
+
+def _read_column_of_ids(path: Path) -> list[str]:
+    """Read one id a line, or the column id of a table such as `latentscale rows` writes."""
     if path.suffix in WRITERS:
         try:
             found = [str(one) for block in read_column("ids", str(path), "id") for one in block]

@@ -4,7 +4,7 @@ Two scores are comparable only if they were computed in the same way. The jobs m
 folder, seed and corpus. They must agree in
 
 * the settings of a measure that both jobs have and that decide the score; one that an earlier
-  version didn't have has its default;
+  version didn't have has its default, and weights are used only where rows have some;
 * the scales of a measure that were derived from data (epsilon, cut-off scale, bandwidths). They
   match if they are equal, or if both were derived from the same vectors. With another seed, other
   pairs of rows are drawn, so the scales differ a little; this is noted but not refused;
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -33,6 +33,9 @@ SCALE_TOLERANCE = 1e-6
 
 SHOWN_CHARACTERS = 60
 """Maximum length of a setting's value in a message."""
+
+NO_WEIGHTS = "true, but no row has a weight,"
+"""Stands for a setting that had nothing to use."""
 
 Kind = Literal["setting", "scale", "own scale", "rows", "reference"]
 """What differs; on samples, an own scale is derived in the same way in both jobs."""
@@ -146,6 +149,7 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
     for measure in ours:
         if measure in theirs:
             sections = [_with_defaults(measure, each[measure]) for each in (ours, theirs)]
+            sections = _as_weighted(sections, (job, baseline))
             found = _setting_differences(f"measures.{measure}", *sections)
             scores = [s for each in (job, baseline) for s in each.scores if s.measure == measure]
             by_measure[measure] = tuple(
@@ -181,6 +185,24 @@ def _with_defaults(measure: str, settings: Any) -> Any:
         if name not in settings and not field.is_required()
     }
     return {**added, **settings}
+
+
+def _as_weighted(sections: Sequence[Any], jobs: Sequence[FinishedJob]) -> list[Any]:
+    """Return the settings with the use of weights that was made: none where no row has any."""
+    if not all(isinstance(each, dict) and "weights" in each for each in sections):
+        return list(sections)
+    have = [any(corpus.weighted for corpus in job.corpora.values()) for job in jobs]
+    used = [
+        bool(each["weights"]) and weighted for each, weighted in zip(sections, have, strict=True)
+    ]
+    said = [
+        True if use else NO_WEIGHTS if each["weights"] else False
+        for use, each in zip(used, sections, strict=True)
+    ]
+    return [
+        {**each, "weights": used[0] if used[0] == used[1] else own}
+        for each, own in zip(sections, said, strict=True)
+    ]
 
 
 def _setting_differences(path: str, ours: Any, theirs: Any) -> Iterator[Mismatch]:

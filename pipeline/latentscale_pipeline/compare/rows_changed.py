@@ -11,7 +11,7 @@ import numpy.typing as npt
 from latentscale.array_types import Int32Array, UInt64Array
 from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.corpus.labelled_rows import MAX_LABELS
-from latentscale_pipeline.corpus.repeated_ids import hash_ids
+from latentscale_pipeline.corpus.repeated_ids import NO_ID, hash_ids
 from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.verdict import LEVEL
@@ -194,12 +194,14 @@ def _hash_ids(corpus: Corpus) -> Hashes | None:
 def _kept_rows(ours: Hashes, theirs: Hashes) -> tuple[int, Places]:
     """Return how many rows both have by their ids, and the places of those whose id is unique.
 
-    Of an id that repeats, as many rows are kept as both have.
+    Of an id that repeats, as many rows are kept as both have. Of rows without an id none is.
     """
     (ids, first, counts), (their_ids, their_first, their_counts) = (
         np.unique(each, return_index=True, return_counts=True) for each in (ours, theirs)
     )
-    _, at, there = np.intersect1d(ids, their_ids, assume_unique=True, return_indices=True)
+    both = np.intersect1d(ids, their_ids, assume_unique=True)
+    both = both[both != NO_ID]
+    at, there = np.searchsorted(ids, both), np.searchsorted(their_ids, both)
     kept = int(np.minimum(counts[at], their_counts[there]).sum())
     once = (counts[at] == 1) & (their_counts[there] == 1)
     return kept, (first[at[once]], their_first[there[once]])

@@ -20,6 +20,10 @@ MAX_ROWS = 10_000_000
 """Number of rows above which ids aren't compared, because that would take too much memory."""
 
 
+NO_ID = np.uint64(xxhash.xxh3_64_intdigest(b""))
+"""The hash of an id that is missing, which names no row."""
+
+
 def hash_ids(blocks: Iterable[npt.NDArray[Any]]) -> Iterator[UInt64Array]:
     """Yield the XXH3-64 of every id, one array for each block."""
     for block in blocks:
@@ -28,9 +32,12 @@ def hash_ids(blocks: Iterable[npt.NDArray[Any]]) -> Iterator[UInt64Array]:
 
 
 def find_repeated_ids(hashes: Iterable[UInt64Array]) -> CountedRows:
-    """Return how many rows have the id of an earlier row, and the first of them."""
+    """Return how many rows have the id of an earlier row, and the first of them.
+
+    Rows without an id have none that repeats.
+    """
     joined = np.concatenate(list(hashes))
-    ascending = np.sort(joined)
+    ascending = np.sort(joined[joined != NO_ID])
     repeated = ascending[1:][ascending[1:] == ascending[:-1]]
     if not len(repeated):
         return CountedRows(0, None)

@@ -69,7 +69,7 @@ SIZES = (5, 2, 1)
 """Rows of samples are these times a power of ten, so that corpora of about one size compare."""
 
 FEWER = 0.5
-"""Largest size of the smaller samples, by which jobs on fewer rows compare, in that of others."""
+"""Largest size of the next smaller samples, in that of others."""
 
 CURVE = "curve"
 """Stands for the measure's curve among the names of scores."""
@@ -147,12 +147,16 @@ def sample_sizes(facts: JobFacts) -> SampleSizes | str:
     return SampleSizes(rows, facts.samples, drawn, reference is not None)
 
 
-def fewer_rows(sizes: SampleSizes) -> SampleSizes | None:
-    """Return smaller samples of the same rows, or None if there are none."""
+def smaller_sizes(sizes: SampleSizes) -> list[SampleSizes]:
+    """Return smaller samples of the same rows: of the next smaller size, and of the smallest.
+
+    By the first, jobs on about as many rows compare; by the second, any two.
+    """
     most = int(sizes.rows * FEWER)
     if most < MIN_ROWS:
-        return None
-    return replace(sizes, rows=_sample_rows(sizes.rows, most), compares=False)
+        return []
+    rows = dict.fromkeys((_sample_rows(sizes.rows, most), MIN_ROWS))
+    return [replace(sizes, rows=each, compares=False) for each in rows]
 
 
 def _sample_rows(wanted: int, most: int) -> int:
@@ -163,9 +167,9 @@ def _sample_rows(wanted: int, most: int) -> int:
     return next(size * power for size in SIZES if size * power <= most)
 
 
-def stage_name(measure: str, *, fewer: bool = False) -> str:
-    """Return the name of the stage that measures the samples, or the smaller ones."""
-    return f"sampled-{measure}" if fewer else f"expected-{measure}"
+def stage_name(measure: str, fewer: int | None = None) -> str:
+    """Return the name of the stage that measures the samples, or smaller ones by their rows."""
+    return f"expected-{measure}" if fewer is None else f"sampled-{fewer}-{measure}"
 
 
 def rows_name(role: Role) -> str:
@@ -186,8 +190,7 @@ def plan_samples(
     stages = [
         _plan_measure(name, work, facts, own)
         for name, section in sections.items()
-        for own in (sizes, fewer_rows(sizes))
-        if own is not None
+        for own in (sizes, *smaller_sizes(sizes))
         if isinstance(work := _sample_work(name, measures[name], section, facts, own), _Samples)
     ]
     if not stages:
@@ -246,12 +249,12 @@ def _plan_measure(name: str, work: _Samples, facts: JobFacts, sizes: SampleSizes
     costs = [stage.cost_estimate for stage in work.stages]
     times = sizes.groups * (SAMPLES if sizes.compares else 1)
     beside = f", {times} of the reference" if sizes.compares else ""
-    fewer = sizes != sample_sizes(facts)
+    fewer = None if sizes == sample_sizes(facts) else sizes.rows
     drawn = [row_bytes(facts.corpora[role]) * rows for role, rows in sizes.drawn.items()]
     samples = 4 * sizes.rows * max(map(row_bytes, facts.corpora.values()))
     written = sum(cost.bytes_written for cost in costs)
     return Stage(
-        name=stage_name(name, fewer=fewer),
+        name=stage_name(name, fewer),
         work=work,
         finalise=gather_scores,
         partitions=sizes.groups,
@@ -453,13 +456,11 @@ def collect_samples(
         if isinstance(work, str):
             yield name, Expected(sizes.rows, work)
         else:
-            fewer = fewer_rows(sizes)
-            others = (
-                {}
-                if fewer is None
-                or isinstance(_sample_work(name, measures[name], section, facts, fewer), str)
-                else {fewer.rows: results(stage_name(name, fewer=True))}
-            )
+            others = {
+                fewer.rows: results(stage_name(name, fewer.rows))
+                for fewer in smaller_sizes(sizes)
+                if not isinstance(_sample_work(name, measures[name], section, facts, fewer), str)
+            }
             yield name, Expected(sizes.rows, "", results(stage_name(name)), others)
 
 

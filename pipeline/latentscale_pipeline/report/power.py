@@ -16,6 +16,7 @@ import numpy as np
 
 from latentscale.estimate import student_quantile
 from latentscale.sampling.fresh_samples import found_reach
+from latentscale.sampling.shares import ExpectedShare
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.fresh_samples import (
@@ -34,6 +35,9 @@ MAX_SAMPLES = 1000
 
 MAX_ROWS = 10**12
 """Number of rows beyond which none is worth naming."""
+
+FEWEST_EVENTS = 0.1
+"""Fewest events that a share is taken for one of."""
 
 DEFAULT_SAMPLES = 10
 """Number of samples of a job whose configuration isn't stored."""
@@ -135,7 +139,7 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
 def _power(job: FinishedJob, score: Score, change: float, level: float) -> Power | None:
     n = job.corpora["corpus"].n
     if score.unit == SHARE_OF_ROWS:
-        return _power_of_share(n, score, change, level)
+        return _power_of_share(job, score, change, level)
     # Beside a reference, a job shows what differs from that.
     if score.expected is None and "reference" not in job.corpora and not _has_own_unit(job, score):
         whole = _power_of_all_rows(n, score, change, level)
@@ -163,17 +167,29 @@ def _has_own_unit(job: FinishedJob, score: Score) -> bool:
     return derived and (score.kernel or "").endswith("median")
 
 
-def _power_of_share(n: int, score: Score, change: float, level: float) -> Power | None:
-    """Return the power for a share of rows, whose error falls with the root of their number."""
+def _power_of_share(job: FinishedJob, score: Score, change: float, level: float) -> Power | None:
+    """Return the power for a share of rows.
+
+    What is found falls with the root of the number of rows, or with that number where next to none
+    is usual. So the share is that of as many independent events as explain what the job finds, and
+    they grow with the rows.
+    """
+    n, beside = job.corpora["corpus"].n, 1.0
     if score.expected is not None:
         usual, shown = score.expected.centre, score.expected.smallest_found
+        beside = job.corpora["reference"].n / n if "reference" in job.corpora else 1.0
     elif score.sampling_error and score.value is not None:
         usual = score.value
         shown = found_reach(level, math.inf) * math.sqrt(2.0) * score.sampling_error
     else:
         return None
-    rows = max(math.ceil(n * (shown / change) ** 2), SAMPLES * MIN_ROWS)
-    needed = Needed(rows, 0) if rows <= MAX_ROWS else None
+
+    def smallest(events: float) -> float:
+        return ExpectedShare(usual, usual, events, events * beside).smallest_found(level)
+
+    events = _where(lambda events: smallest(events) <= shown, FEWEST_EVENTS, float(MAX_ROWS))
+    rows = _least(lambda rows: smallest(events * rows / n) <= change, SAMPLES * MIN_ROWS, MAX_ROWS)
+    needed = None if rows is None else Needed(rows, 0)
     return Power(score, n, usual, shown if shown <= 1.0 else None, needed)
 
 
@@ -245,6 +261,14 @@ def _grown(sizes: SampleSizes, job: FinishedJob, rows: int) -> SampleSizes:
     }
     samples = min(max(sizes.groups, rows // sizes.rows), MAX_SAMPLES)
     return _drawn(replace(sizes, groups=samples), job, n)
+
+
+def _where(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the place between two positive ones from which a condition holds."""
+    while high > low * (1.0 + 1e-6):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def _least(holds: Callable[[int], bool], low: int, high: int) -> int | None:

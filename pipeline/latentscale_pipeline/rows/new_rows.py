@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from latentscale.array_types import BoolArray, Int64Array, UInt64Array
-from latentscale_pipeline.corpus.repeated_ids import hash_ids
+from latentscale_pipeline.corpus.repeated_ids import NO_ID, hash_ids
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.rows.columns import JobRows, open_measured
@@ -18,6 +18,8 @@ RowTest = Callable[[Int64Array], BoolArray]
 
 def new_since(rows: JobRows, baseline: FinishedJob) -> RowTest:
     """Return the test whether a row's id is none of a baseline's same corpus.
+
+    A row without an id is new, as nothing says that the baseline has it.
 
     Some 8 bytes a row of the baseline are in memory.
 
@@ -37,11 +39,14 @@ def new_since(rows: JobRows, baseline: FinishedJob) -> RowTest:
 
 
 def without_ids(rows: JobRows, hashes: UInt64Array) -> RowTest:
-    """Return the test whether the hash of a row's id is none of ``hashes``, which ascend."""
+    """Return the test whether the hash of a row's id is none of ``hashes``, which ascend.
+
+    A row without an id is none of those.
+    """
 
     def test(numbers: Int64Array) -> BoolArray:
         (found,) = hash_ids([rows.read("id", numbers).values])
         places = np.minimum(np.searchsorted(hashes, found), len(hashes) - 1)
-        return np.asarray(hashes[places] != found)
+        return np.asarray((hashes[places] != found) | (found == NO_ID))
 
     return test

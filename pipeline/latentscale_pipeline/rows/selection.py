@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentscale.array_types import Float64Array, Int64Array
+from latentscale.array_types import Int64Array
 from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.corpus.expressions import (
     matching_rows,
@@ -38,11 +38,9 @@ class Order:
 
     @classmethod
     def parse(cls, text: str) -> Order:
-        """Return the order that ``column`` or ``column:desc`` means."""
-        name, _, direction = text.partition(":")
-        if direction not in {"", "asc", "desc"}:
-            raise BadInput(f"{text!r} is no order; write a column, or column:desc")
-        return cls(name, direction == "desc")
+        """Return the order that ``column``, ``column:asc`` or ``column:desc`` means."""
+        name, _, direction = text.rpartition(":")
+        return cls(name, direction == "desc") if direction in {"asc", "desc"} else cls(text)
 
 
 def choose_rows(
@@ -62,19 +60,16 @@ def choose_rows(
         If a column is unknown, or can't be compared or sorted.
     """
     _check_names(rows, where, order)
-    best, keys = np.empty(0, dtype=np.int64), np.empty(0)
+    best = np.empty(0, dtype=np.int64)
     for chosen in matching_blocks(rows, where, test):
         best = np.concatenate([best, chosen])
-        if order is not None:
-            keys = np.concatenate([keys, _sort_keys(rows, order, chosen)])
+        if order is None:
+            if limit is not None and len(best) >= limit:
+                break
+        elif limit is not None and len(best) > limit + BLOCK_ROWS:
             # What can't be among the first goes before memory is full of it.
-            if limit is not None and len(best) > limit + BLOCK_ROWS:
-                best, keys = _first(best, keys, limit)
-        elif limit is not None and len(best) >= limit:
-            break
-    if order is not None:
-        best, _ = _first(best, keys, limit)
-    return best[:limit]
+            best = _first(rows, order, best, limit)
+    return best[:limit] if order is None else _first(rows, order, best, limit)
 
 
 def matching_blocks(
@@ -115,11 +110,17 @@ def _blocks(n: int) -> Iterator[Int64Array]:
         yield np.arange(start, min(start + BLOCK_ROWS, n))
 
 
-def _first(
-    rows: Int64Array, keys: Float64Array, limit: int | None
-) -> tuple[Int64Array, Float64Array]:
-    order = np.argsort(keys, kind="stable")[:limit]
-    return rows[order], keys[order]
+def _first(rows: JobRows, order: Order, chosen: Int64Array, limit: int | None) -> Int64Array:
+    """Return the first of some rows in an order; those without a value come last."""
+    column = rows.read(order.column, chosen)
+    keys, null = column.values, column.null
+    if keys.dtype.kind == "f":
+        null = null | np.isnan(keys)
+    if order.descending:
+        # Of whole numbers, the complement reverses the order of all, the smallest included.
+        keys = -keys if keys.dtype.kind == "f" else ~keys
+    keys = np.where(null, np.zeros(1, keys.dtype), keys)
+    return chosen[np.lexsort((keys, null))[:limit]]
 
 
 def _matching(
@@ -131,12 +132,6 @@ def _matching(
         nulls = {name: column.null for name, column in found.items()}
         block = block[matching_rows(where, values, len(block), nulls)]
     return block if test is None or not len(block) else block[test(block)]
-
-
-def _sort_keys(rows: JobRows, order: Order, chosen: Int64Array) -> Float64Array:
-    column = rows.read(order.column, chosen)
-    keys = column.values.astype(np.float64) * (-1.0 if order.descending else 1.0)
-    return np.where(column.null | np.isnan(keys), np.inf, keys)
 
 
 def _check_names(rows: JobRows, where: str | None, order: Order | None) -> None:

@@ -111,11 +111,12 @@ def _ids_of_others(
 
 
 def _named(column: Values, numbers: Int64Array, ids: NDArray[Any]) -> list[Any]:
+    """Return the ids of the rows that a column names, or their numbers where they have none."""
     named: list[Any] = [None] * len(column.values)
     known = np.flatnonzero(~column.null)
     texts = ids[np.searchsorted(numbers, column.values[known])]
     for place, text in zip(known.tolist(), texts.tolist(), strict=True):
-        named[place] = text
+        named[place] = text or f"row {column.values[place]}"
     return named
 
 

@@ -30,6 +30,9 @@ from latentscale.sampling.halves import divide
 
 EPSILON = float(np.finfo(np.float64).eps)
 
+KNOWN = 0.95
+"""Least share of the rows that have enough neighbours in halves, too; those are no random rows."""
+
 SHIFT = 0.5
 """Relative distance between the score and that of halves from which these say nothing of its error.
 
@@ -76,8 +79,9 @@ def score_dimensions(
     Parameters
     ----------
     lists : NeighbourDistances
-        Of all rows, or of random ones. Lists are better twice as long as the largest number of
-        neighbours, for sampling errors.
+        Of all rows, or of random ones. For sampling errors, lists have to be 2.5 times as long as
+        the largest number of neighbours: many rows have fewer than half of theirs in a random half
+        of the corpus, and where these are more than one in twenty, there is no error.
     n, d : int
         Rows and coordinates of the corpus.
     neighbours : sequence of int
@@ -93,13 +97,13 @@ def score_dimensions(
     ratios = mean_log_ratios(lists, numbers)
     counts = np.isfinite(ratios).sum(axis=1).tolist()
     found = _score(ratios)
-    halves, of_rows = np.empty((0, len(found))), np.empty((0, len(found)))
+    halves, of_rows, known = (np.empty((0, len(found))) for _ in range(3))
     if seed is not None:
-        pairs = [
-            (_score(mean_log_ratios(lists.half(rows, near), numbers)), _score(ratios[:, rows]))
-            for rows, near in divide(lists.rows, lists.indices, seed)
-        ]
-        halves, of_rows = (np.array(each) for each in zip(*pairs, strict=True))
+        parts = []
+        for rows, near in divide(lists.rows, lists.indices, seed):
+            of_half, of_all = mean_log_ratios(lists.half(rows, near), numbers), ratios[:, rows]
+            parts.append((_score(of_half), _score(of_all), _share_known(of_half, of_all)))
+        halves, of_rows, known = (np.array(each) for each in zip(*parts, strict=True))
     share = 1.0 - len(lists.rows) / n
     dimensions = []
     for place, value in enumerate(found):
@@ -119,7 +123,10 @@ def score_dimensions(
             # What random rows add is in the bracket.
             deviation = _deviation(halves[:, place]) * math.sqrt(1.0 - share)
             error = deviation if math.isfinite(deviation) else None
-            if error is not None and abs(np.median(halves[:, place]) / value - 1.0) > SHIFT:
+            if error is not None and (
+                abs(np.median(halves[:, place]) / value - 1.0) > SHIFT
+                or np.median(known[:, place]) < KNOWN
+            ):
                 error = None
         dimensions.append(Dimension(estimate, error, counts[place]))
     return Dimensions(dimensions[0], tuple(dimensions[1:]))
@@ -129,6 +136,12 @@ def _score(ratios: Float64Array) -> Float64Array:
     """Return TwoNN from the first and the maximum likelihood from the others; NaN for none."""
     first, *others = ratios
     return np.array([two_nearest(first), *map(maximum_likelihood, others)])
+
+
+def _share_known(of_half: Float64Array, of_all: Float64Array) -> Float64Array:
+    """Return the share of rows with enough neighbours in a half, of those with enough in all."""
+    found, among = (np.isfinite(ratios).sum(axis=1) for ratios in (of_half, of_all))
+    return np.asarray(found / np.maximum(among, 1))
 
 
 def _deviation(values: Float64Array) -> float:

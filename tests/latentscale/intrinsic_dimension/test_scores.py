@@ -28,8 +28,10 @@ def searched(
     return neighbour_distances(asked, found, metric)
 
 
-def scored(rows: np.ndarray, seed: int | None = None, **search: object) -> Dimensions:
-    lists = searched(rows, min(64, len(rows) - 1), **search)  # type: ignore[arg-type]
+def scored(
+    rows: np.ndarray, seed: int | None = None, length: int = 64, **search: object
+) -> Dimensions:
+    lists = searched(rows, min(length, len(rows) - 1), **search)  # type: ignore[arg-type]
     return score_dimensions(lists, len(rows), rows.shape[1], NEIGHBOURS, seed)
 
 
@@ -244,6 +246,16 @@ def test_brackets_of_random_rows_hold_the_score_of_all() -> None:
             assert own.estimate.bounds == "interval95"
             held.append(own.estimate.lower <= other.estimate.value <= own.estimate.upper)
     assert np.mean(held) > 0.88
+
+
+def test_lists_that_halves_cut_too_short_give_no_error() -> None:
+    """With lists twice as long as k, half of the rows lack k neighbours in a random half."""
+    rows = normal(np.random.default_rng(9), 500)
+    k = NEIGHBOURS[-1]
+    for length, known in ((2 * k, False), (3 * k, True)):
+        dimension = scored(rows, 1, length).maximum_likelihood[-1]
+        assert dimension.estimate is not None
+        assert (dimension.sampling_error is not None) is known
 
 
 def test_kinds_of_about_as_many_rows_as_neighbours_have_no_error() -> None:

@@ -221,3 +221,19 @@ def test_errors_cover_fresh_samples(draw, n: int, samples: int, derived: bool) -
         values.append([vendi_score(spectrum, order).value for order in ORDERS])
         found.append(errors(rows, "rbf", bandwidth, seed=seed, median_pairs=pairs))
     assert_covers(np.array(values), np.array(found))
+
+
+def test_errors_cover_fresh_samples_with_a_few_copies() -> None:
+    """Low orders nearly count different rows, so a handful of copies has most of their variance."""
+    values, found = [], []
+    for seed in range(40):
+        rng = np.random.default_rng([9, seed])
+        rows = rng.normal(size=(250, 24))
+        copied = np.flatnonzero(rng.random(250) < 0.03)
+        rows[copied] = rows[(copied + 1) % 250]
+        spectrum = kernel_spectrum(as_points(rows, "euclidean"), "laplacian", 1.5)
+        values.append(vendi_score(spectrum, 0.1).value)
+        found.append(errors(rows, "laplacian", 1.5, seed=seed, orders=[0.1])[0])
+    away = np.abs(np.array(values) - np.mean(values)) / np.array(found)
+    assert np.mean(away < 1.96) >= 0.9
+    assert np.median(found) > 0.8 * np.std(values, ddof=1)

@@ -87,6 +87,20 @@ def test_samples_of_one_source_show_no_difference(run: Run) -> None:
     assert not found_in(comparison)
 
 
+def test_corpora_of_any_two_sizes_compare(run: Run) -> None:
+    release = run("thousands", sample(3000, 1))
+    for name, rows, value in (
+        ("hundreds", sample(300, 2), "no_difference_found"),
+        ("few-kinds-of-them", sample(300, 3, kinds=5), "differs"),
+    ):
+        comparison = compare(run(name, rows), release)
+        verdict = comparison.results.verdict
+        assert verdict is not None
+        assert verdict.value == value
+        vendi = [score for score in comparison.scores if score.score.measure == "vendi"]
+        assert {score.expected.rows for score in vendi if score.expected is not None} == {50}
+
+
 def test_samples_derive_their_scales_even_where_the_job_takes_those_of_another(run: Run) -> None:
     release = run("release", sample(600, 1))
     lent = run("lent", sample(600, 6), scales_from=release.url)

@@ -289,10 +289,19 @@ def test_settings_of_a_shared_measure_may_not(path: str, value: Any, message: st
 
 def test_a_setting_that_an_earlier_version_did_not_have_has_its_default() -> None:
     score, path = row(1.0, measure="vendi", kernel="cosine", order="1"), "measures.vendi.weights"
-    theirs = job(score, name="release")
-    none_left_out(compare(job(score, settings=with_setting(path, True)), theirs))
-    ours = job(score, settings=with_setting(path, False))
+    theirs = job(score, name="release", weighted=True)
+    none_left_out(compare(job(score, settings=with_setting(path, True), weighted=True), theirs))
+    ours = job(score, settings=with_setting(path, False), weighted=True)
     assert refusal(ours, theirs) == "measures.vendi.weights is false here and true in the baseline"
+
+
+def test_weights_are_used_where_rows_have_some() -> None:
+    score, path = row(1.0, measure="vendi", kernel="cosine", order="1"), "measures.vendi.weights"
+    asked = job(score, settings=with_setting(path, True))
+    none_left_out(compare(asked, job(score, settings=with_setting(path, False), name="release")))
+    assert refusal(asked, job(score, name="release", weighted=True)) == (
+        "measures.vendi.weights is true, but no row has a weight, here and true in the baseline"
+    )
 
 
 @pytest.mark.parametrize(

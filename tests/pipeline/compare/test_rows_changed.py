@@ -26,6 +26,7 @@ from latentscale_pipeline.compare.rows_changed import (
     RowChanges,
     count_changes,
 )
+from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.results.model import RowsToLookAt
 from tests.conftest import Ended
@@ -78,6 +79,13 @@ def test_a_corpus_that_is_not_there_any_more_is_not_counted(
 ) -> None:
     corpus = corpus_of(tmp_path, "rows", ["a", "b"])
     assert count_changes(job_on(corpus, "nightly", **changes), job_on(corpus, "release")) is None
+
+
+def test_rows_without_an_id_are_never_kept(tmp_path: Path) -> None:
+    before = corpus_of(tmp_path, "before", ["a", "", "b", "", ""])
+    after = corpus_of(tmp_path, "after", ["", "b", "a", ""])
+    changes = count_changes(job_on(after, "nightly"), job_on(before, "release"))
+    assert changes == RowChanges(added=2, removed=3, kept=2)
 
 
 def test_rows_without_ids_are_not_counted(tmp_path: Path) -> None:
@@ -278,6 +286,32 @@ def test_new_rows_are_found_among_more_than_results_name(tmp_path: Path, latents
     report = json.loads(latentscale("report", apart, nightly, "--format", "json").out)
     assert len(report["opening"]["look"]) == 3
     assert report["opening"]["look_said"] == NEW_ROWS
+
+
+def test_rows_without_an_id_are_new_and_named_by_number(tmp_path: Path, latentscale: Any) -> None:
+    rows = np.random.default_rng(9).normal(size=(60, 6)).astype("f4")
+    ids = [f"{i:03}" for i in range(60)]
+    ids[5] = ids[6] = ""
+    release = corpus_of(tmp_path, "release", ids, None, rows)
+    more = np.concatenate([rows, rows[5:6], rows[5:6]])
+    nightly = corpus_of(tmp_path, "nightly", [*ids, "", ""], None, more)
+    assert nightly.manifest.repeated_ids is not None
+    assert nightly.manifest.repeated_ids.count == 0
+    for corpus, name in ((release, "release"), (nightly, "nightly")):
+        given = ("--name", name, "--measures", "duplicates", "--output", tmp_path / "jobs")
+        assert latentscale("run", corpus.url, *given, "-o", "cluster.kind=serial").code == 0
+    (old,) = (tmp_path / "jobs").glob("release-*")
+    (new,) = (tmp_path / "jobs").glob("nightly-*")
+    only = ("--only", "exact-duplicates", "--new-since", old, "--json")
+    found = [json.loads(line) for line in latentscale("rows", new, *only).out.splitlines()]
+    assert [(row["row"], row["duplicate_of"]) for row in found] == [(60, "row 5"), (61, "row 5")]
+    (tmp_path / "wanted.txt").write_text("003\n\n007\n")
+    wanted = ("--ids", tmp_path / "wanted.txt")
+    assert latentscale("subset", nightly.url, tmp_path / "some.zarr", *wanted).code == 0
+    assert open_corpus(str(tmp_path / "some.zarr")).texts("ids") == ["003", "007"]
+    (tmp_path / "none.txt").write_text("\n\n")
+    none = latentscale("subset", nightly.url, tmp_path / "n.zarr", "--ids", tmp_path / "none.txt")
+    assert "none.txt: it names no ids; write one per line" in none.err
 
 
 def test_without_ids_rows_that_stand_out_may_be_old(tmp_path: Path) -> None:

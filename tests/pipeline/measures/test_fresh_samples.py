@@ -282,9 +282,10 @@ def test_methods_for_many_rows_do_not_stop_samples(measures: str) -> None:
     corpus = CorpusFacts(20_000, 8, "float32", 20, 1024)
     corpora: dict[Role, CorpusFacts] = {"corpus": corpus, "reference": corpus}
     facts = JobFacts(corpora, 0, 2e11, "reference", samples=10, sample_rows=1000)
-    [*_, stage, fewer] = plan_samples(MEASURES, config.measures, facts)
+    [*_, stage, fewer, fewest] = plan_samples(MEASURES, config.measures, facts)
     assert stage.name.startswith("expected-")
-    assert fewer.name.startswith("sampled-")
+    assert fewer.name.startswith("sampled-500-")
+    assert fewest.name.startswith("sampled-50-")
 
 
 def test_a_corpus_beside_itself_cannot_tell(tmp_path: Path) -> None:

@@ -81,6 +81,23 @@ def test_a_job_without_common_samples_leaves_the_others() -> None:
     assert [own.value for own in alone] == [5.05]
 
 
+def test_of_a_series_that_grew_the_larger_samples_set_limits() -> None:
+    def one(*rows: int) -> Score:
+        means = [
+            SampledScore(rows=each, mean=9.0, variance=1.0, share=0.1, freedom=9) for each in rows
+        ]
+        return score(9.0, samples=means)
+
+    small = [JobOfSeries(1000, None, [one(200, 100, 50)])] * 10
+    large = [JobOfSeries(9000, None, [one(1000, 500, 50)])]
+    last = one(1000, 500, 50)
+    for count, jobs, rows in ((9, 19, 50), (10, 10, 1000)):
+        before = comparable_scores(last, JobOfSeries(9000, None, []), [*small, *large * count])
+        limits = control_limits(last, before, 0.0027)
+        assert limits is not None
+        assert (limits.jobs, limits.rows) == (jobs, rows)
+
+
 def test_only_what_compares_sets_limits() -> None:
     own = score(1.0)
     earlier = [JobOfSeries(rows, "a", [score(2.0)]) for rows in (10, 20, 10)]

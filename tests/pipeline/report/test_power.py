@@ -13,6 +13,7 @@ from scipy.special import nctdtrinc
 
 from latentscale.estimate import student_quantile
 from latentscale.sampling.fresh_samples import expect
+from latentscale.sampling.shares import expect_share
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
@@ -121,22 +122,47 @@ def test_without_a_reference_two_such_jobs_are_compared() -> None:
     assert power.needed.rows > 1000
 
 
-def test_shares_of_rows_are_found_by_the_root_of_their_number() -> None:
+@pytest.mark.parametrize(
+    ("n", "usual", "change"),
+    [
+        ({"corpus": 500, "reference": 400}, 0.0, 0.01),
+        ({"corpus": 500, "reference": 400}, 0.0, 0.001),
+        ({"corpus": 5000, "reference": 5000}, 0.0, 0.01),
+        ({"corpus": 5000, "reference": 9000}, 0.001, 0.0005),
+        ({"corpus": 5000, "reference": 5000}, 0.2, 0.01),
+    ],
+)
+def test_shares_of_rows_are_found_by_as_many_events(
+    n: dict[str, int], usual: float, change: float
+) -> None:
     about = {"measure": "duplicates", "score": "near-duplicates", "unit": SHARE_OF_ROWS}
-    n = {"corpus": 1000, "reference": 2000}
-    found = {**expected(1 / ROWS, n), "centre": 0.005, "smallest_found": 0.02}
-    [power] = find_power(
-        job(n, **about, value=0.006, lower=0.006, upper=0.006, expected=found), 0.01
-    )
-    assert power == Power(power.score, 1000, 0.005, 0.02, power.needed)
+
+    def smallest(rows: int) -> float:
+        others = rows * n["reference"] // n["corpus"]
+        share = expect_share(usual, rows, usual, others, rows_of_event=2.0)
+        return share.smallest_found(LEVEL)
+
+    shown = smallest(n["corpus"])
+    found = {**expected(1 / ROWS, n), "centre": usual, "smallest_found": shown}
+    value = {"value": usual, "lower": usual, "upper": usual}
+    [power] = find_power(job(n, **about, **value, expected=found), change)
+    assert power == Power(power.score, n["corpus"], usual, shown, power.needed)
     assert power.needed is not None
-    assert (power.needed.rows, power.needed.samples) == (4000, 0)
-    # The root says nothing of a handful of rows, nor can more than all of them change.
-    found["smallest_found"] = 1.5
-    few = job(
-        {"corpus": 2, "reference": 2}, **about, value=0.0, lower=0.0, upper=0.0, expected=found
+    assert power.needed.samples == 0
+    assert (
+        smallest(round(0.95 * power.needed.rows))
+        > change
+        > smallest(round(1.05 * power.needed.rows))
     )
-    [power] = find_power(few, 1.0)
+
+
+def test_more_than_all_rows_can_not_change() -> None:
+    about = {"measure": "duplicates", "score": "near-duplicates", "unit": SHARE_OF_ROWS}
+    n = {"corpus": 2, "reference": 2}
+    usual = expected(1 / ROWS, {"corpus": 1000, "reference": 2000})
+    found = {**usual, "centre": 0.005, "smallest_found": 1.5}
+    value = {"value": 0.0, "lower": 0.0, "upper": 0.0}
+    [power] = find_power(job(n, **about, **value, expected=found), 1.0)
     assert power.shown is None
     assert power.needed is not None
     assert power.needed.rows == 150
@@ -150,7 +176,7 @@ def test_the_share_of_a_label_counts_beside_a_reference() -> None:
     [power] = find_power(job(n, **about, **share, expected=found), 0.02)
     assert (power.usual, power.shown) == (0.31, 0.06)
     assert power.needed is not None
-    assert power.needed.rows == 9000
+    assert power.needed.rows == pytest.approx(9000, rel=0.05)
     with pytest.raises(BadInput, match="no score of this job was measured on samples"):
         find_power(job({"corpus": 1000}, **about, **share, sampling_error=0.01), 0.02)
 

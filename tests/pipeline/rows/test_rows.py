@@ -347,7 +347,7 @@ def test_a_subset_without_the_rows_that_a_job_names(
         (["--where", "outlier == 'yes'"], "a condition by itself, as in outlier, or not outlier"),
         (["--where", "row is 3"], "is compares only with null"),
         (["--where", "row +"], "not a condition"),
-        (["--sort", "row:up"], "'row:up' is no order; write a column, or column:desc"),
+        (["--sort", "row:up"], "there is no column row:up"),
         (["--sort", "label"], "label is text, which isn't sorted"),
         (["--output", "rows.xlsx"], "use a path that ends in .parquet, .csv or .jsonl"),
     ],
@@ -628,6 +628,11 @@ def test_columns_of_ones_own_are_read_beside_those_of_the_job(
         "near_duplicate_of": "r7",
     }
     assert (found[-1]["link"], found[-1]["share"]) == ("", "inf")
+    # 64 bits are more than a float has.
+    for order, numbers in (("asc", range(47, 39, -1)), ("desc", range(40, 48))):
+        sort = ("--sort", f"hash:{order}", "--limit", 3)
+        found = lines(latentscale("rows", job, *shown, *named, *sort, "--json"))
+        assert [row["row"] for row in found] == list(numbers)[:3]
     target = tmp_path / "found.parquet"
     assert latentscale("rows", job, *shown, *named, "--output", target).code == 0
     written = pq.read_table(target).to_pydict()

@@ -300,7 +300,7 @@ def test_thresholds_cost_nothing(corpora: Path, tmp_path: Path) -> None:
     )
     assert first.id != second.id
     # Samples are scored where they are measured.
-    samples = {"expected-geomca", "sampled-geomca"}
+    samples = {"expected-geomca", "sampled-50-geomca", "sampled-100-geomca"}
     assert {name: key for name, key in first.keys.items() if name not in samples} == {
         name: key for name, key in second.keys.items() if name not in samples
     }
