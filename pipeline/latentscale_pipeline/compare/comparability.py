@@ -191,18 +191,16 @@ def _as_weighted(sections: Sequence[Any], jobs: Sequence[FinishedJob]) -> list[A
     """Return the settings with the use of weights that was made: none where no row has any."""
     if not all(isinstance(each, dict) and "weights" in each for each in sections):
         return list(sections)
-    have = [any(corpus.weighted for corpus in job.corpora.values()) for job in jobs]
-    used = [
-        bool(each["weights"]) and weighted for each, weighted in zip(sections, have, strict=True)
+    uses = [
+        NO_WEIGHTS if each["weights"] and not _has_weights(job) else each["weights"]
+        for each, job in zip(sections, jobs, strict=True)
     ]
-    said = [
-        True if use else NO_WEIGHTS if each["weights"] else False
-        for use, each in zip(used, sections, strict=True)
-    ]
-    return [
-        {**each, "weights": used[0] if used[0] == used[1] else own}
-        for each, own in zip(sections, said, strict=True)
-    ]
+    alike = (uses[0] is True) == (uses[1] is True)
+    return [{**each, "weights": alike or use} for each, use in zip(sections, uses, strict=True)]
+
+
+def _has_weights(job: FinishedJob) -> bool:
+    return any(corpus.weighted for corpus in job.corpora.values())
 
 
 def _setting_differences(path: str, ours: Any, theirs: Any) -> Iterator[Mismatch]:

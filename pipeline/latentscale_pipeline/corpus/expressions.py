@@ -51,6 +51,9 @@ FOREIGN = {r"(?<![=!<>])=(?!=)": "==", "&&": "and", r"\|\|": "or", "<>": "!=", r
 BACKTICKS = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`([^`]+)`"
 """Texts in quotes, and names of columns in backticks."""
 
+_WORD = r"\b(?!(?:and|or|not|in|is)\b)[^\W\d]\w*"
+"""A part of a name, which no operator is."""
+
 EXAMPLE = "write one such as column == 'en'"
 
 GRAMMAR = (
@@ -189,6 +192,8 @@ def _advice(expression: str, error: Exception) -> str:
     for sign, word in FOREIGN.items():
         if found := re.search(sign, code):
             return f"; write {word} instead of {found[0]}"
+    if found := re.search(rf"{_WORD}(?: +{_WORD})+(?=\s*(?:[=<>!]|in\b|is\b|not\b))", code):
+        return f"; a name with spaces stands in backticks: `{found[0]}`"
     reason = (getattr(error, "msg", None) or str(error) or "too deep").splitlines()[0]
     return f" ({reason}); {EXAMPLE}"
 

@@ -27,10 +27,13 @@ import scipy
 
 from latentscale.array_types import Float64Array, Int64Array
 from latentscale.estimate import student_quantile
-from latentscale.sampling.fresh_samples import found_reach
+from latentscale.sampling.fresh_samples import POWER, found_reach
 
 ROUNDING = 1e-6
 """Part of an event that is rounding."""
+
+QUANTILES = 64
+"""Quantiles that stand for a distribution in a mean over it."""
 
 
 @dataclass(frozen=True)
@@ -281,25 +284,44 @@ class ExpectedExceedances:
         return self._share(self._most(0.025))
 
     def smallest_found(self, level: float) -> float:
-        """Return an excess that is always found at a level of p, whatever else exceeds it."""
-        return self._share(self._most(level / 2.0) + 1)
+        """Return the excess that is found four times in five at a level of p.
+
+        As many values of all, at random, exceed the statistic besides those that usually do.
+        """
+        least, n = self._most(level / 2.0) + 1, self._events
+        k, m = self._beyond, self._among
+        # The share of the source that exceeds the statistic has a beta distribution.
+        quantiles = (np.arange(QUANTILES) + 0.5) / QUANTILES
+        usual = scipy.special.betaincinv(k + 1.0, max(m - k, 1.0), quantiles)
+
+        def found(excess: float) -> float:
+            shares = excess + (1.0 - excess) * usual
+            return float(scipy.special.betainc(least, n - least + 1.0, shares).mean())
+
+        if least > n or found(1.0) < POWER:
+            return 1.0
+        excess = scipy.optimize.brentq(lambda share: found(share) - POWER, 0.0, 1.0, xtol=1e-12)
+        return self._share(n * float(excess))
 
     @property
     def _beyond(self) -> int:
         return math.ceil(self.beyond / self.rows_of_event)
 
     @property
+    def _among(self) -> int:
+        return max(self._beyond + 1, math.floor(self.among / self.rows_of_event))
+
+    @property
     def _events(self) -> int:
         return max(1, math.floor(self.rows / self.rows_of_event))
 
-    def _share(self, events: int) -> float:
+    def _share(self, events: float) -> float:
         return min(1.0, events * self.rows_of_event / self.rows)
 
     @cached_property
     def _tail(self) -> Float64Array:
         """The probability of at least 0, 1, 2, … events; as many as may matter."""
-        n, k = self._events, self._beyond
-        m = max(k + 1, math.floor(self.among / self.rows_of_event))
+        n, k, m = self._events, self._beyond, self._among
         count = min(n, math.ceil(20.0 * (k + 2) * (n + m) / m) + 100)
         x = np.arange(count + 1)
         mass = np.exp(

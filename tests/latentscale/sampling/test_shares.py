@@ -136,8 +136,22 @@ def test_exceedances_have_the_beta_binomial_distribution(n, k, m):
         assert found.lower <= found.centre <= found.upper
         assert (found.lower <= count / n <= found.upper) == (found.p > 0.05)
     assert found.centre == pytest.approx(min(law.mean() / n, found.upper), rel=1e-3)
-    reach = found.smallest_found(0.01)
-    assert ExpectedExceedances(min(1.0, reach), n, k, m).p <= 0.01 or reach == 1.0
+
+
+@pytest.mark.parametrize(("n", "k", "m"), [(600, 0, 600), (2000, 4, 20_000), (10_000, 20, 10_000)])
+def test_the_smallest_excess_is_found_four_times_in_five(n, k, m):
+    generator = np.random.default_rng(21)
+    excess = ExpectedExceedances(0.0, n, k, m).smallest_found(0.01)
+    usual = generator.beta(k + 1, m - k, size=2000)
+    counts = generator.binomial(n, excess + (1.0 - excess) * usual)
+    unusual = {
+        count: ExpectedExceedances(count / n, n, k, m).p <= 0.01 for count in np.unique(counts)
+    }
+    assert np.mean([unusual[count] for count in counts]) == pytest.approx(0.8, abs=0.03)
+
+
+def test_few_values_show_no_excess():
+    assert ExpectedExceedances(0.0, 4, 0, 10).smallest_found(1e-6) == 1.0
 
 
 def draw_points(layout, rows, generator):

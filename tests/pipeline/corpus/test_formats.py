@@ -342,6 +342,26 @@ def test_an_empty_cell_in_a_column_of_lists_is_a_row_of_nan(tmp_path: Path) -> N
     np.testing.assert_array_equal(corpus.read_all(), np.delete(values, [3, 70], axis=0))
 
 
+@pytest.mark.parametrize("name", ["v.parquet", "v.arrow"])
+def test_vectors_may_be_missing_in_many_first_rows(tmp_path: Path, name: str) -> None:
+    values = rows(300, 5)
+    vectors = [None] * 200 + values[200:].tolist()
+    table = pa.table({"emb": pa.array(vectors, pa.list_(pa.float32())), "n": range(300)})
+    if name.endswith("parquet"):
+        pa.parquet.write_table(table, tmp_path / name, row_group_size=70)
+    else:
+        with pa.ipc.new_file(str(tmp_path / name), table.schema) as file:
+            file.write_table(table, max_chunksize=90)
+    corpus = ingest([str(tmp_path / name)], str(tmp_path / "c"), on_invalid="drop")
+    np.testing.assert_array_equal(corpus.read_all(), values[200:])
+
+
+def test_lines_that_end_with_carriage_returns_alone_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_bytes(b"a,b,c\r1.5,2.5,3.5\r4.5,5.5,6.5\r")
+    with pytest.raises(BadInput, match="lines end with carriage returns alone; write it with"):
+        open_sources([str(tmp_path / "v.csv")])
+
+
 def test_notes_beside_a_table_are_no_part_of_it(tmp_path: Path) -> None:
     folder, values = tmp_path / "t", rows(20, 6)
     folder.mkdir()

@@ -533,6 +533,20 @@ def test_booleans_are_conditions(flag: np.ndarray, condition: str, expected: lis
 
 
 @pytest.mark.parametrize(
+    ("condition", "name"),
+    [
+        ("not lang == 'a' or year of birth >= 3", "year of birth"),
+        ("lang == 'b' and place name in ['x']", "place name"),
+        ("a b is null", "a b"),
+    ],
+)
+def test_names_with_spaces_are_told_to_stand_in_backticks(condition: str, name: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        matching_rows(condition, {"lang": np.array(["true", "en"])}, 2)
+    assert str(refused.value).endswith(f"; a name with spaces stands in backticks: `{name}`")
+
+
+@pytest.mark.parametrize(
     ("condition", "message"),
     [
         ("lang", "'lang': not a condition; write one such as column == 'en'"),

@@ -10,7 +10,7 @@ format is read from the beginning.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +33,7 @@ from latentscale_pipeline.errors import BadInput
 _TEXT_ROW_BYTES = 64
 
 _FIRST_ROWS = 64
-"""Number of rows in which a first vector is sought, to learn its length."""
+"""Number of rows at a time in which a first vector is sought, to learn its length."""
 
 
 @dataclass(frozen=True)
@@ -171,12 +171,13 @@ def open_parquet(file: File) -> Table:
         opened = pq.ParquetFile(source, pre_buffer=False)
         about = opened.metadata
         groups = tuple(about.row_group(i).num_rows for i in range(about.num_row_groups))
-        first = None
-        if sum(groups):
-            lists = [f.name for f in opened.schema_arrow if _list_type(f.type) is not None]
-            batches = opened.iter_batches(batch_size=_FIRST_ROWS, columns=lists)
-            first = next(batches, None) if lists else None
-        fields = _fields(opened.schema_arrow, sum(groups), first)
+        lengths = _Lengths(opened.schema_arrow)
+        if sum(groups) and lengths.unknown:
+            for batch in opened.iter_batches(batch_size=_FIRST_ROWS, columns=lengths.unknown):
+                lengths.read(batch)
+                if not lengths.unknown:
+                    break
+        fields = _fields(opened.schema_arrow, sum(groups), lengths.known)
     return Table(file.name, fields, file, "parquet", groups)
 
 
@@ -189,7 +190,6 @@ def open_arrow(file: File) -> Table:
         )
     is_file = file.head(6) == b"ARROW1"
     groups: list[int] = []
-    first = None
     with decoding(file.name, "Arrow", file.size), _opened(file) as source:
         if is_file:
             reader = pa.ipc.open_file(source)
@@ -197,11 +197,14 @@ def open_arrow(file: File) -> Table:
         else:
             reader = pa.ipc.open_stream(source)
             batches = iter(reader)
+        lengths = _Lengths(reader.schema)
         for batch in batches:
-            if first is None and batch.num_rows:
-                first = _checked(batch.slice(0, _FIRST_ROWS))
+            for start in range(0, batch.num_rows, _FIRST_ROWS):
+                if not lengths.unknown:
+                    break
+                lengths.read(_checked(batch.slice(start, _FIRST_ROWS).select(lengths.unknown)))
             groups.append(batch.num_rows)
-        fields = _fields(reader.schema, sum(groups), first)
+        fields = _fields(reader.schema, sum(groups), lengths.known)
     return Table(
         file.name, fields, file, "arrow file" if is_file else "arrow stream", tuple(groups)
     )
@@ -250,17 +253,38 @@ def _only(source: Any, names: Sequence[str]) -> Any:
     )
 
 
-def _fields(schema: Any, rows: int, first: Any) -> tuple[Field, ...]:
+class _Lengths:
+    """The lengths of the first list in each column of a table that has lists of numbers."""
+
+    def __init__(self, schema: Any) -> None:
+        self.known: dict[str, int] = {}
+        self.unknown: list[str] = []
+        for column in schema:
+            if pa.types.is_fixed_size_list(kind := _storage(column.type)):
+                self.known[column.name] = int(kind.list_size)
+            elif _list_type(column.type) is not None:
+                self.unknown.append(column.name)
+
+    def read(self, batch: Any) -> None:
+        """Take those that are known from some rows; others have no list there."""
+        for name in tuple(self.unknown):
+            present = batch.column(name).drop_null()
+            if len(present):
+                self.known[name] = len(present[0])
+                self.unknown.remove(name)
+
+
+def _fields(schema: Any, rows: int, lengths: Mapping[str, int]) -> tuple[Field, ...]:
     """Return the fields of a table: its vectors, text and numbers.
 
-    ``first`` is a batch of the first rows, or None; it shows the length of lists.
+    ``lengths`` are those of lists, without the columns that hold none.
     """
     fields: list[Field] = []
     floats: dict[str, np.dtype[Any]] = {}
     for column in schema:
         values = _list_type(column.type)
         if values is not None:
-            d = _dimensions(column, first)
+            d = lengths.get(column.name, 0)
             fields.append(Field(column.name, (rows, d), np.dtype(values.to_pandas_dtype())))
         elif _is_text(column.type):
             fields.append(Field(column.name, (rows,), STRINGS))
@@ -288,16 +312,6 @@ def _list_type(kind: Any) -> Any | None:
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
     return kind.value_type if is_list and _is_number(kind.value_type) else None
-
-
-def _dimensions(column: Any, first: Any) -> int:
-    kind = _storage(column.type)
-    if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size)
-    if first is None or not first.num_rows:
-        return 0
-    present = first.column(column.name).drop_null()
-    return len(present[0]) if len(present) else 0
 
 
 def _storage(kind: Any) -> Any:

@@ -213,6 +213,10 @@ def open_text(file: File, delimiter: str | None = None, *, column: str | None = 
     If the first line names a ``column``, the file needs no numbers.
     """
     head = file.head(SNIFFED_BYTES)
+    if b"\r" in head.rstrip(b"\r") and b"\n" not in head:
+        raise BadInput(
+            f"{file.name}: its lines end with carriage returns alone; write it with line feeds"
+        )
     dialect = _sniffed(file, head, delimiter) or _naming(first_lines(head, file.size), column)
     if dialect is None:
         if column is not None:
