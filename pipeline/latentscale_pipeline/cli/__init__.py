@@ -11,6 +11,7 @@ import difflib
 import errno
 import gc
 import importlib
+import io
 import os
 import re
 import select
@@ -147,6 +148,11 @@ def _without_collections() -> Iterator[None]:
 def main() -> NoReturn:
     """Run the command line, and report every error as one line and an exit code."""
     error: BaseException | None = None
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Files and pipes get UTF-8, and a sign that a screen can't show ends no command.
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="replace")
     try:
         if COMPLETION in os.environ:
             _complete()

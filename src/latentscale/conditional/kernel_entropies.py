@@ -8,7 +8,8 @@ both, which have ones on the diagonal, and the entropy :math:`H(K) = -\mathrm{tr
 .. math:: \text{conditional Vendi} = \exp(H(K \circ L) - H(L)), \qquad
           \text{information Vendi} = \exp(H(K) + H(L) - H(K \circ L)).
 
-The first is 1 if equal prompts have equal outputs. The second approaches 1 with many pairs if
+The first is 1 if equal prompts have equal outputs and the similarity of different prompts is next
+to 0; else it is larger. The second approaches 1 with many pairs if
 outputs have nothing to do with prompts; of few pairs it is larger, so it is also computed with the
 prompts of other rows. Their product is the Vendi score of the outputs.
 

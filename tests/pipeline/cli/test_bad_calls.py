@@ -475,7 +475,7 @@ CALLS = [
         "ingest words.txt e.zarr",
         (
             "{place}/words.txt: unknown format (it begins with b'hello wo'); name the format "
-            "with --format, or convert the file with numpy.save"
+            "with ingest --format, or convert the file with numpy.save"
         ),
     ),
     (
@@ -557,7 +557,7 @@ CALLS = [
     ),
     (
         "rows job --sort row:up",
-        "'row:up' is no order; write a column, or column:desc",
+        "{place}/job: there is no column row:up; did you mean row?",
     ),
     (
         "rows job --columns rw",

@@ -63,6 +63,18 @@ def test_a_closed_pipe_hides_no_bad_input(tmp_path: Path) -> None:
     assert unread("run", path, both=True) == (2, "")
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_output_to_a_file_is_utf8(tmp_path: Path, encoding: str) -> None:
+    np.save(tmp_path / "μ.npy", np.ones((3, 2)))
+    ended = subprocess.run(
+        [*PROGRAM, "config", str(tmp_path / "μ.npy")],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=True,
+    )
+    assert "μ.npy" in ended.stdout.decode("utf-8")
+
+
 @pytest.mark.parametrize("unbuffered", [[], ["-u"]])
 def test_output_to_a_full_disk_is_incomplete(unbuffered: list[str]) -> None:
     with Path("/dev/full").open("w") as full:

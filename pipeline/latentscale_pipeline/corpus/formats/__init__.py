@@ -169,8 +169,8 @@ def _known_problem(start: bytes) -> str:
         if start.startswith(beginning):
             return problem
     return (
-        f"unknown format (it begins with {start[:8]!r}); name the format with --format, or convert "
-        "the file with numpy.save"
+        f"unknown format (it begins with {start[:8]!r}); name the format with ingest "
+        "--format, or convert the file with numpy.save"
     )
 
 

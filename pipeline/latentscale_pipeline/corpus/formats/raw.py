@@ -95,7 +95,8 @@ def _wrong_size(file: File, head: bytes, kind: str) -> str:
         row = (file.size - _HEADER.size) // max(1, place.row_bytes)
         return f"truncated at byte {file.size}, in row {row}: {what}; copy or write it again"
     return (
-        f"{what}, but it has {file.size}; if its values are of another type, name it with --format"
+        f"{what}, but it has {file.size}; if its values are of another type, name it with "
+        "ingest --format"
     )
 
 

@@ -224,7 +224,7 @@ def open_text(file: File, delimiter: str | None = None, *, column: str | None = 
                 f"{file.name}: its first line names no column {column!r} (it begins with "
                 f"{head[:40]!r}); name one that it has"
             )
-        advice = "name the format with --format, or" if delimiter is None else "check it, or"
+        advice = "name the format with ingest --format, or" if delimiter is None else "check it, or"
         raise BadInput(
             f"{file.name}: its first lines aren't rows of several numbers (it begins with "
             f"{head[:20]!r}); {advice} convert it with numpy.save"

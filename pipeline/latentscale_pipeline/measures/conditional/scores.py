@@ -8,7 +8,7 @@ SCORES = define_scores(
         "conditional Vendi": ScoreDefinition(
             "Conditional Vendi score",
             "Effective number of kinds of outputs, the prompt being known; 1 if equal prompts have "
-            "equal outputs.",
+            "equal outputs and different prompts are far apart.",
             unit="effective items",
             better="high",
             headline=True,

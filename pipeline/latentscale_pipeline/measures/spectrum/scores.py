@@ -42,14 +42,12 @@ SCORES = define_scores(
             "Effective rank of the rows themselves, from their singular values; the mean counts as "
             "a direction.",
             unit="dimensions",
-            better="high",
             least=1.0,
         ),
         "IsoScore": ScoreDefinition(
             "IsoScore",
             "Whether all directions are used alike: 1 if they are, 0 if there is only one.",
             unit="share",
-            better="high",
             least=0.0,
             most=1.0,
         ),
