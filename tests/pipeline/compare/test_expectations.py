@@ -88,7 +88,7 @@ def test_samples_of_one_source_show_no_difference(run: Run) -> None:
 
 
 def test_corpora_of_any_two_sizes_compare(run: Run) -> None:
-    release = run("thousands", sample(3000, 1))
+    release = run("thousand", sample(1100, 1))
     for name, rows, value in (
         ("hundreds", sample(300, 2), "no_difference_found"),
         ("few-kinds-of-them", sample(300, 3, kinds=5), "differs"),

@@ -142,7 +142,10 @@ class Disk:
 
     def remount(self, options: str) -> None:
         mount = ["mount", "-o", f"remount,{options}", str(self.path)]
-        subprocess.run(mount, check=True, capture_output=True)
+        begun = time.monotonic()
+        # While a process has a file open to write, the file system can't be made read-only.
+        while (ended := subprocess.run(mount, check=False, capture_output=True)).returncode:
+            assert time.monotonic() - begun < 10, ended.stderr
 
 
 @pytest.fixture
