@@ -46,7 +46,7 @@ def results(
     fingerprint: str = "c0ffee",
     reference: tuple[int, str] | None = None,
     measures: dict[str, Any] | None = None,
-    weighted: bool = False,
+    weighted: bool | None = None,
 ) -> dict[str, Any]:
     """Return a results document with what a comparison reads, and nothing else."""
     return {
@@ -54,7 +54,7 @@ def results(
         "job": {"id": f"{name}-1a2b3c4d", "name": name},
         "corpora": {
             "corpus": {"n": n, "fingerprint": fingerprint}
-            | ({"weighted": True} if weighted else {}),
+            | ({} if weighted is None else {"weighted": weighted}),
             "reference": None
             if reference is None
             else {"n": reference[0], "fingerprint": reference[1]},

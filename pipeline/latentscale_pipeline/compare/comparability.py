@@ -188,19 +188,26 @@ def _with_defaults(measure: str, settings: Any) -> Any:
 
 
 def _as_weighted(sections: Sequence[Any], jobs: Sequence[FinishedJob]) -> list[Any]:
-    """Return the settings with the use of weights that was made: none where no row has any."""
+    """Return the settings with the use of weights that was made: none where no row has any.
+
+    Results of earlier versions don't say whether rows have weights.
+    """
     if not all(isinstance(each, dict) and "weights" in each for each in sections):
         return list(sections)
+    have = [_has_weights(job) for job in jobs]
+    if None in have:
+        return list(sections)
     uses = [
-        NO_WEIGHTS if each["weights"] and not _has_weights(job) else each["weights"]
-        for each, job in zip(sections, jobs, strict=True)
+        each["weights"] if weighted else NO_WEIGHTS if each["weights"] else False
+        for each, weighted in zip(sections, have, strict=True)
     ]
     alike = (uses[0] is True) == (uses[1] is True)
     return [{**each, "weights": alike or use} for each, use in zip(sections, uses, strict=True)]
 
 
-def _has_weights(job: FinishedJob) -> bool:
-    return any(corpus.weighted for corpus in job.corpora.values())
+def _has_weights(job: FinishedJob) -> bool | None:
+    known = [corpus.weighted for corpus in job.corpora.values()]
+    return None if None in known else any(known)
 
 
 def _setting_differences(path: str, ours: Any, theirs: Any) -> Iterator[Mismatch]:

@@ -120,7 +120,7 @@ def _corpus(corpus: Corpus, findings: Iterable[Findings], role: Role) -> model.C
         d=corpus.d,
         dtype=str(corpus.dtype),
         fingerprint=corpus.fingerprint,
-        weighted=True if "weights" in corpus.manifest.arrays else None,
+        weighted="weights" in corpus.manifest.arrays,
         excluded_shards=list(corpus.excluded) or None,
         excluded_rows=corpus.excluded_rows or None,
         dropped_rows=corpus.manifest.dropped.count or None,

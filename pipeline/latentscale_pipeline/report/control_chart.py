@@ -111,7 +111,8 @@ def comparable_scores(
     Settings that decide it and are known of both jobs have to be equal. Scores of the pair need
     the same reference. A score that depends on the number of rows is compared on samples of one
     size: the largest of its own that at least half as many earlier jobs have as have the most
-    frequent one. If none has any of them, those jobs are left whose corpora have as many rows.
+    frequent one, and enough for limits if that is possible. If none has any of them, those
+    jobs are left whose corpora have as many rows.
 
     Parameters
     ----------
@@ -135,7 +136,8 @@ def comparable_scores(
     sizes = [each.rows for each in score.samples or () if held[each.rows]]
     if not sizes:
         return [own for own_rows, own in found if own_rows == job.rows]
-    enough = max(held[size] for size in sizes) / 2
+    most = max(held[size] for size in sizes)
+    enough = max(most / 2, min(most, MIN_JOBS))
     size = max(size for size in sizes if held[size] >= enough)
     return [own for _, own in found if size in {each.rows for each in own.samples or ()}]
 

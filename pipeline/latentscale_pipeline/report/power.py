@@ -187,7 +187,9 @@ def _power_of_share(job: FinishedJob, score: Score, change: float, level: float)
     def smallest(events: float) -> float:
         return ExpectedShare(usual, usual, events, events * beside).smallest_found(level)
 
-    events = _where(lambda events: smallest(events) <= shown, FEWEST_EVENTS, float(MAX_ROWS))
+    # Where not even a change of all rows is found, there may be as many events as leave it so.
+    explained = min(shown, 1.0 - 1e-9)
+    events = _where(lambda events: smallest(events) <= explained, FEWEST_EVENTS, float(MAX_ROWS))
     rows = _least(lambda rows: smallest(events * rows / n) <= change, SAMPLES * MIN_ROWS, MAX_ROWS)
     needed = None if rows is None else Needed(rows, 0)
     return Power(score, n, usual, shown if shown <= 1.0 else None, needed)

@@ -216,8 +216,8 @@ class Corpus(Part):
     """Type that the vectors are stored in."""
     fingerprint: Text
     """Hash of the vectors, independent of the source's format."""
-    weighted: Absent[Literal[True]] = None
-    """True if its rows have weights."""
+    weighted: Absent[bool] = None
+    """Whether its rows have weights."""
     duplicates: Count | None = None
     """Number of rows that repeat an earlier one."""
     duplicates_reason: Absent[Reason] = None

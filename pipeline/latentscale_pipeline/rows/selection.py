@@ -40,7 +40,8 @@ class Order:
     def parse(cls, text: str) -> Order:
         """Return the order that ``column``, ``column:asc`` or ``column:desc`` means."""
         name, _, direction = text.rpartition(":")
-        return cls(name, direction == "desc") if direction in {"asc", "desc"} else cls(text)
+        ordered = name and direction in {"asc", "desc"}
+        return cls(name, direction == "desc") if ordered else cls(text)
 
 
 def choose_rows(

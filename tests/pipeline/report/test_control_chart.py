@@ -96,6 +96,12 @@ def test_of_a_series_that_grew_the_larger_samples_set_limits() -> None:
         limits = control_limits(last, before, 0.0027)
         assert limits is not None
         assert (limits.jobs, limits.rows) == (jobs, rows)
+    # As many as limits need.
+    middle = [JobOfSeries(3000, None, [one(500, 200, 50)])] * 4
+    before = comparable_scores(last, JobOfSeries(9000, None, []), [*middle, *large * 4])
+    limits = control_limits(last, before, 0.0027)
+    assert limits is not None
+    assert (limits.jobs, limits.rows) == (8, 500)
 
 
 def test_only_what_compares_sets_limits() -> None:

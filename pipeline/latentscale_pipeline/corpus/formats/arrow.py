@@ -172,13 +172,27 @@ def open_parquet(file: File) -> Table:
         about = opened.metadata
         groups = tuple(about.row_group(i).num_rows for i in range(about.num_row_groups))
         lengths = _Lengths(opened.schema_arrow)
-        if sum(groups) and lengths.unknown:
-            for batch in opened.iter_batches(batch_size=_FIRST_ROWS, columns=lengths.unknown):
+        for column in tuple(lengths.unknown):
+            valued = _groups_with_values(about, column)
+            for batch in opened.iter_batches(_FIRST_ROWS, valued, [column]) if valued else ():
                 lengths.read(batch)
-                if not lengths.unknown:
+                if column in lengths.known:
                     break
         fields = _fields(opened.schema_arrow, sum(groups), lengths.known)
     return Table(file.name, fields, file, "parquet", groups)
+
+
+def _groups_with_values(about: Any, column: str) -> list[int]:
+    """Return the row groups of a column that don't say that all their values are null."""
+    places = range(about.num_columns)
+    leaves = [i for i in places if f"{about.schema.column(i).path}.".startswith(f"{column}.")]
+    found = []
+    for group in range(about.num_row_groups):
+        parts = [about.row_group(group).column(leaf) for leaf in leaves]
+        known = [(part.statistics, part.num_values) for part in parts]
+        if not all(s is not None and s.has_null_count and s.null_count == n for s, n in known):
+            found.append(group)
+    return found
 
 
 def open_arrow(file: File) -> Table:
@@ -267,7 +281,7 @@ class _Lengths:
 
     def read(self, batch: Any) -> None:
         """Take those that are known from some rows; others have no list there."""
-        for name in tuple(self.unknown):
+        for name in set(self.unknown).intersection(batch.schema.names):
             present = batch.column(name).drop_null()
             if len(present):
                 self.known[name] = len(present[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import (
     CountedBetween,
     Findings,
@@ -28,22 +27,10 @@ class LabelSharesMeasure(Measure):
     always = True
 
     def plan(self, section: LabelShares | None, facts: JobFacts) -> list[Stage]:
-        """Plan the count of the labels of every corpus that has some.
-
-        Raises
-        ------
-        BadInput
-            If the measure is asked for, and there are no labels to count.
-        """
+        """Plan the count of the labels of every corpus that has some."""
         from latentscale_pipeline.measures.label_shares.counts import counts_stage
 
-        labelled = _labelled(facts)
-        if section is not None and not labelled:
-            advice = "; ingest it with --labels, or leave the measure out"
-            if facts.pair is not None:
-                advice = "; leave the measure out"
-            raise BadInput(f"measures.label_shares: {_why_none(facts)}{advice}")
-        return [counts_stage(role, facts) for role in labelled]
+        return [counts_stage(role, facts) for role in _labelled(facts)]
 
     def collect(self, section: LabelShares | None, facts: JobFacts, results: Results) -> Findings:
         """Collect how frequent every label is."""
@@ -51,7 +38,12 @@ class LabelSharesMeasure(Measure):
 
         if labelled := _labelled(facts):
             return collect_label_shares(facts, labelled, results)
-        return Findings(None, reason=None if section is None else _why_none(facts))
+        reason = (
+            "the corpus has no labels"
+            if facts.pair is None
+            else "rows are paired, and the items of a pair have the same label"
+        )
+        return Findings(None, reason=None if section is None else reason)
 
     def counts_between(
         self,
@@ -79,12 +71,6 @@ def _labelled(facts: JobFacts) -> list[Role]:
     if facts.pair is not None:
         return []
     return [role for role, corpus in facts.corpora.items() if corpus.labels]
-
-
-def _why_none(facts: JobFacts) -> str:
-    if facts.pair is None:
-        return "the corpus has no labels"
-    return "rows are paired, and the items of a pair have the same label"
 
 
 MEASURE = LabelSharesMeasure()
