@@ -110,12 +110,12 @@ def _matters(mismatch: Mismatch, score: Score) -> bool:
         return True
     if "scale" in mismatch.kind:
         return measure.depends_on(score, mismatch.what)
-    for key in mismatch.what.split(".")[2:3]:
-        ours, theirs = (
-            measure.deciding({key: value}, score) for value in (mismatch.job, mismatch.baseline)
-        )
-        return ours != theirs
-    return True
+    keys = mismatch.what.split(".")[2:3]
+    ours, theirs = (
+        [measure.deciding_settings({key: value}, score) for key in keys]
+        for value in (mismatch.job, mismatch.baseline)
+    )
+    return not keys or ours != theirs
 
 
 def _compared_with(job: FinishedJob) -> str:

@@ -572,7 +572,7 @@ class Measure(ABC):
         """Return whether a score depends on a scale, by its display name."""
         return True
 
-    def deciding(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+    def deciding_settings(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
         """Return what of the settings of its section, or of some of them, decides a score."""
         return settings
 

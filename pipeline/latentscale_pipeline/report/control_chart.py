@@ -157,7 +157,7 @@ def _deciding(job: JobOfSeries, score: Score) -> Any:
     known, measure = job.settings.get(score.measure), MEASURES.get(score.measure)
     if measure is None or not isinstance(known, Mapping):
         return known
-    return measure.deciding(known, score)
+    return measure.deciding_settings(known, score)
 
 
 def _agree(ours: Any, theirs: Any) -> bool:

@@ -189,7 +189,9 @@ def _power_of_share(job: FinishedJob, score: Score, change: float, level: float)
 
     # Where not even a change of all rows is found, there may be as many events as leave it so.
     explained = min(shown, 1.0 - 1e-9)
-    events = _where(lambda events: smallest(events) <= explained, FEWEST_EVENTS, float(MAX_ROWS))
+    events = _threshold(
+        lambda events: smallest(events) <= explained, FEWEST_EVENTS, float(MAX_ROWS)
+    )
     rows = _least(lambda rows: smallest(events * rows / n) <= change, SAMPLES * MIN_ROWS, MAX_ROWS)
     needed = None if rows is None else Needed(rows, 0)
     return Power(score, n, usual, shown if shown <= 1.0 else None, needed)
@@ -265,8 +267,8 @@ def _grown(sizes: SampleSizes, job: FinishedJob, rows: int) -> SampleSizes:
     return _drawn(replace(sizes, groups=samples), job, n)
 
 
-def _where(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the place between two positive ones from which a condition holds."""
+def _threshold(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the number between two positive ones from which a condition holds."""
     while high > low * (1.0 + 1e-6):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if holds(middle) else (middle, high)

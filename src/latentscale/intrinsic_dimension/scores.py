@@ -31,7 +31,9 @@ from latentscale.sampling.halves import divide
 EPSILON = float(np.finfo(np.float64).eps)
 
 KNOWN = 0.95
-"""Least share of the rows that have enough neighbours in halves, too; those are no random rows."""
+"""Least share of the rows that have enough neighbours in halves, too; the others are left out by
+where they lie, not at random.
+"""
 
 SHIFT = 0.5
 """Relative distance between the score and that of halves from which these say nothing of its error.

@@ -286,7 +286,8 @@ class ExpectedExceedances:
     def smallest_found(self, level: float) -> float:
         """Return the excess that is found four times in five at a level of p.
 
-        As many values of all, at random, exceed the statistic besides those that usually do.
+        It is a share of the values, each at random, that exceed the statistic besides those that
+        usually do.
         """
         least, n = self._most(level / 2.0) + 1, self._events
         k, m = self._beyond, self._among

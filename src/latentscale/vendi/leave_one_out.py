@@ -63,7 +63,7 @@ from latentscale.vendi.kernels import Kernel
 from latentscale.vendi.lanczos import KEPT_BYTES, merge_equal_rows
 
 ROWS = 64
-"""Number of rows that are left out, one at a time; the error is uncertain by some tenth."""
+"""Number of rows that are left out, one at a time; the error is uncertain by a tenth or two."""
 
 TAIL, TAIL_ROWS = 0.1, 0.375
 """Share of the rows that are least similar to all, and their share of those left out.

@@ -62,7 +62,7 @@ class MagnitudeMeasure(Measure):
         if found.distance is not None and found.distance.scale is not None:
             yield DISTANCE_SCALE, found.distance.scale
 
-    def deciding(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+    def deciding_settings(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
         """Leave out the settings of the distance, except for its own score."""
         own = score.score == "distance"
         of_distance = {"distance", "distance_scale"}

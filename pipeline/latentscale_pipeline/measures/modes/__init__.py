@@ -56,7 +56,7 @@ class ModesMeasure(Measure):
         if found.bandwidth is not None:
             yield "bandwidth of modes", found.bandwidth
 
-    def deciding(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+    def deciding_settings(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
         """Leave out how many modes and rows are listed."""
         return {key: settings[key] for key in settings if key not in {"count", "examples"}}
 

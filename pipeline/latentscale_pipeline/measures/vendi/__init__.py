@@ -80,7 +80,7 @@ class VendiMeasure(Measure):
             "order": order_names(section),
         }
 
-    def deciding(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+    def deciding_settings(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
         """Leave out what adds scores, or values of rows, and changes no other score.
 
         Of the kernels, the score's own decides, by its bandwidth.
