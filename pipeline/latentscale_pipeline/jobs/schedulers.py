@@ -104,7 +104,9 @@ def _look_at_kubernetes(submission: Submission) -> DriverState | None:
         return None
     for condition in status.get("conditions", ()):
         if condition["type"] in {"Complete", "Failed"} and condition.get("status") == "True":
-            return DriverState("ended", condition["type"])
+            # The policy by which a failed driver isn't started again says the code it ended with.
+            code = re.search(r"\bexit code (\d+)\b", condition.get("message", ""))
+            return DriverState("ended", condition["type"], int(code[1]) if code else None)
     if status.get("ready"):
         return DriverState("running", "Active")
     return DriverState("waiting", "Pending")

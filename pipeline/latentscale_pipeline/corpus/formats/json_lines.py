@@ -73,6 +73,10 @@ class JsonLines(Container):
                     f"too large for {field.dtype}; fix it"
                 ) from None
 
+    def as_written(self, field: Field) -> Field:
+        """Return a field with its whole numbers as texts: a later row may have another text."""
+        return replace(field, dtype=STRINGS) if field.dtype.kind == "i" else field
+
     def _value(self, field: Field, row: int, offset: int, line: str) -> Any:
         """Return one row's value of a field."""
         where = f"{self.path}: row {row}, at byte {offset}"

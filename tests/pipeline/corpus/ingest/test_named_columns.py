@@ -216,3 +216,11 @@ def test_names_that_only_some_files_have_are_told(
         none = f"({tmp_path / 'a.npy'} has none)"
         assert f"ingest: left out: id {none}, label {none}\n" in ended.err
         assert "--labels-column id" not in ended.err
+
+
+def test_numbers_in_the_first_lines_may_be_followed_by_texts(tmp_path: Path) -> None:
+    ids = [*range(10**16, 10**16 + 60), "a7", "007"]
+    rows = [{"id": given, "label": given, "v": [0.5, i]} for i, given in enumerate(ids)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus = ingest([str(tmp_path / "a.jsonl")], str(tmp_path / "c.zarr"))
+    assert corpus.texts("ids") == corpus.texts("labels") == [str(given) for given in ids]

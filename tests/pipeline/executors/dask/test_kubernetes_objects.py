@@ -190,15 +190,22 @@ def test_a_submitted_driver_is_looked_at_and_withdrawn(server: ApiServer) -> Non
     spec = SubmissionSpec("kubernetes", "default", ["kubectl"], json.dumps(job))
     assert _hand_to_kubernetes(spec) == "ls-a"
     made = Submission("kubernetes", "ls-a", "default", 0, False, 0.0)
-    for status, phase in (
-        ({}, "waiting"),
-        ({"ready": 1}, "running"),
-        ({"conditions": [{"type": "Failed", "status": "True"}]}, "ended"),
+    failed = {"type": "Failed", "status": "True"}
+    policy = {
+        "reason": "PodFailurePolicy",
+        "message": "Container driver for pod default/ls-a-x8 failed with exit code 2 matching "
+        "FailJob rule at index 1",
+    }
+    for status, phase, exit_code in (
+        ({}, "waiting", None),
+        ({"ready": 1}, "running", None),
+        ({"conditions": [failed]}, "ended", None),
+        ({"conditions": [failed | policy]}, "ended", 2),
     ):
         server.objects.patch("jobs", "default", "ls-a", merge({"status": status}), status=True)
         state = look_at(made)
         assert state is not None
-        assert state.phase == phase
+        assert (state.phase, state.exit_code) == (phase, exit_code)
     withdraw(made)
     state = look_at(made)
     assert state is not None
