@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ from latentscale_pipeline.compare.rows_changed import count_changes
 from latentscale_pipeline.config.job import resolve_config
 from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.corpus.corpus import open_corpus
+from latentscale_pipeline.corpus.formats.container import STRINGS
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.ingest.sidecars import (
@@ -532,7 +534,7 @@ def _place(
         return target
     with tempfile.TemporaryDirectory() as folder:
         source = str(given) if rows is None else _file_of(rows.read_all(), f"{folder}/{role}.npy")
-        files = {name: _file_of(held[name], f"{folder}/{prefix}{name}.npy") for name in held}
+        files = {name: _file_of(held[name], f"{folder}/{prefix}{name}.jsonl") for name in held}
         there = ObjectStore(target).exists("")
         try:
             ingest(
@@ -546,7 +548,8 @@ def _place(
             )
         except BadInput as error:
             # The message is about an argument, not about the file that holds it for a moment.
-            raise BadInput(re.sub(rf"{re.escape(folder)}/(\w+)\.npy", r"\1", str(error))) from None
+            such = rf"{re.escape(folder)}/(\w+)\.(npy|jsonl)(:value)?"
+            raise BadInput(re.sub(such, r"\1", str(error))) from None
     return target
 
 
@@ -564,8 +567,9 @@ def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
     texts = _as_array(given)
     if texts.dtype.kind == "O" and texts.ndim == 1:
         held = (_text_of(text, row, name, kind) for row, text in enumerate(texts))
-        # An array has the length of the longest text for each row; only beginnings are stored.
-        texts = np.array([beginning_of(text) if kind == "texts" else text for text in held], str)
+        # Only beginnings of texts are stored.
+        shown = [beginning_of(text) if kind == "texts" else text for text in held]
+        return np.array(shown, STRINGS)
     if kind == "labels" and texts.ndim == 1 and texts.dtype.kind == "f":
         texts = np.array(format_whole_numbers(texts, 0, name))
     if texts.ndim != 1 or texts.dtype.kind not in "UTiu":
@@ -573,7 +577,7 @@ def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
             f"{name} must be one text or integer per row; got shape {texts.shape} and dtype "
             f"{texts.dtype}"
         )
-    return texts.astype(str, copy=False)
+    return texts.astype(STRINGS)
 
 
 def _as_array(given: Any) -> NDArray[Any]:
@@ -610,7 +614,13 @@ def _file_of(held: Texts, path: str) -> str:
     """Return the file that has an array, or the one that was given."""
     if isinstance(held, str | Path):
         return str(held)
-    np.save(path, held)
+    values = np.asarray(held)
+    if values.dtype.kind != "T":
+        np.save(path, values)
+        return path
+    # An array on disk has the length of the longest text for each row.
+    with Path(path).open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"value": text}) + "\n" for text in values.tolist())
     return path
 
 

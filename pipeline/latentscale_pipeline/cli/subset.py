@@ -21,6 +21,7 @@ from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.corpus.diversity import Metric, choose_unlike
 from latentscale_pipeline.corpus.export import export as write_file
 from latentscale_pipeline.corpus.expressions import names_in
+from latentscale_pipeline.corpus.formats.text import unescape_formula
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.ingest.sidecars import TEXT_LENGTH, read_column
 from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source, unknown_ids
@@ -36,7 +37,7 @@ from latentscale_pipeline.rows.columns import open_measured, rows_of_corpus
 from latentscale_pipeline.rows.query import check_reason
 from latentscale_pipeline.rows.selection import check_columns_cover_all, count_rows, one_of_each
 from latentscale_pipeline.rows.selection import choose_rows as find_rows
-from latentscale_pipeline.rows.writing import WRITERS, unescape
+from latentscale_pipeline.rows.writing import WRITERS
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import format_number, printable
 
@@ -360,13 +361,14 @@ def _read_ids(path: Path) -> list[str]:
 
 def _read_column_of_ids(path: Path) -> list[str]:
     """Read one id a line, or the column id of a table such as `latentscale rows` writes."""
-    if path.suffix in WRITERS:
+    suffix = path.suffix.lower()
+    if suffix in WRITERS:
         try:
             found = [str(one) for block in read_column("ids", str(path), "id") for one in block]
         except BadInput:
-            if path.suffix != ".csv":  # which may have one id a line
+            if suffix != ".csv":  # which may have one id a line
                 raise
         else:
-            return [unescape(one) for one in found] if path.suffix == ".csv" else found
+            return [unescape_formula(one) for one in found] if suffix == ".csv" else found
     lines = read_text(path, "a text file with one id per line")
     return re.split(r"\r?\n", lines.removesuffix("\n"))

@@ -22,7 +22,7 @@ from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.formats import open_values
 from latentscale_pipeline.corpus.formats.container import KINDS, STRINGS, UnknownField
 from latentscale_pipeline.corpus.formats.file import File
-from latentscale_pipeline.corpus.formats.text import Text
+from latentscale_pipeline.corpus.formats.text import unescape_formula
 from latentscale_pipeline.corpus.ingest.sources import COLUMNS, find_files
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.urls import strip_credentials
@@ -51,7 +51,8 @@ class Table:
     def column(self, name: str) -> tuple[npt.NDArray[Any], BoolArray]:
         """Return a column for the rows of the corpus, and which of its values are missing.
 
-        Cells of text files are read as they are written, and are numbers if all of them are.
+        Cells of text files, and numbers of JSON lines, are read as they are written, and are
+        numbers if all of them are.
 
         Raises
         ------
@@ -98,12 +99,14 @@ class Table:
                     f"{container.locate(field)}: the column doesn't have one value per row; use "
                     "another column"
                 )
-            numbered = isinstance(container, Text) and field.dtype.kind in "ifT"
+            numbered = container.untyped(field)
             dtype = STRINGS if numbered else field.dtype
             field = replace(field, dtype=dtype, empty_for_null=dtype.kind in "biufT")
             as_numbers = as_numbers and numbered
             for block in container.blocks(field, 0, field.shape[0]):
                 values, missing = _without_texts(block, dtype, container.locate(field))
+                if file.suffix == ".csv" and values.dtype.kind == "T":
+                    values = np.array([unescape_formula(text) for text in values.tolist()], STRINGS)
                 blocks.append(values)
                 nulls.append(missing)
         if not blocks:
@@ -112,7 +115,20 @@ class Table:
             raise BadInput(
                 f"{self.where}: its {name} is text in one file and numbers in another; fix it"
             )
-        return np.concatenate(blocks), np.concatenate(nulls), as_numbers
+        return self._joined(blocks, name), np.concatenate(nulls), as_numbers
+
+    def _joined(self, blocks: Sequence[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
+        """Return the values of all files, and refuse whole numbers that would lose digits."""
+        joined = np.concatenate(blocks)
+        whole = [block for block in blocks if block.dtype.kind in "iu" and block.size]
+        if joined.dtype.kind != "f" or not any(block.max() >= EXACT for block in whole):
+            return joined
+        if len(whole) == len(blocks) and all(block.min() >= 0 for block in whole):
+            return np.concatenate(blocks, dtype=np.uint64, casting="unsafe")
+        raise BadInput(
+            f"{self.where}: its {name} has whole numbers beyond 2**53 in one file, and in another "
+            "negative ones or fractions, so digits are lost; make text of them"
+        )
 
     def _places_by_order(self, rows: int) -> Int64Array | slice:
         """Return the row of the table for every row of the corpus, by their order."""
@@ -167,11 +183,20 @@ class Table:
 
     def _find(self, known: npt.NDArray[Any], given: npt.NDArray[Any], name: str) -> Int64Array:
         """Return where every id of the corpus is among those of the table; -1 where it isn't."""
-        order = np.argsort(given, kind="stable")
-        found = np.minimum(np.searchsorted(given, known, sorter=order), len(given) - 1)
-        places = order[found]
-        _refuse_repeated(given[order], known, f"{self.where}: its {name}")
-        return np.where(given[places] == known, places, -1).astype(np.int64)
+        # By numbers: NumPy's searchsorted doesn't find variable-width texts of 16 bytes and more.
+        _, numbers = np.unique(np.concatenate([given, known]), return_inverse=True)
+        given_numbers, known_numbers = np.split(numbers, [len(given)])
+        order = np.argsort(given_numbers, kind="stable")
+        ordered = given_numbers[order]
+        repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
+        taken = repeated[np.isin(ordered[repeated], known_numbers)]
+        if len(taken):
+            such = given[order[taken[0]]]
+            raise BadInput(
+                f"{self.where}: its {name} has {such!r} in several rows; give one row for each id"
+            )
+        found = np.minimum(np.searchsorted(ordered, known_numbers), len(given) - 1)
+        return np.where(ordered[found] == known_numbers, order[found], -1).astype(np.int64)
 
     @property
     def _corpus_has_ids(self) -> bool:
@@ -199,19 +224,12 @@ def _as_whole_numbers(texts: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.where(whole, np.strings.rpartition(texts, np.array(".", STRINGS))[0], texts)
 
 
-def _refuse_repeated(ordered: npt.NDArray[Any], known: npt.NDArray[Any], where: str) -> None:
-    """Refuse ids of which a corpus has one, if two rows of the table have it."""
-    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-    taken = repeated[np.isin(repeated, known)]
-    if len(taken):
-        raise BadInput(f"{where} has {taken[0]!r} in several rows; give one row for each id")
-
-
 def _numbers(texts: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], BoolArray]:
     """Return the cells of a text file as numbers if all are, and which of them are missing."""
     empty = np.asarray(texts == "", bool)
     plain = empty.all() or (np.strings.find(texts, "_") >= 0).any()  # 1_000 is Python's
-    for dtype, nothing in () if plain else ((np.int64, "0"), (np.float64, "nan")):
+    kinds = ((np.int64, "0"), (np.uint64, "0"), (np.float64, "nan"))
+    for dtype, nothing in () if plain else kinds:
         with contextlib.suppress(ValueError, OverflowError):
             values = np.where(empty, nothing, texts).astype(dtype)
             return values, empty | np.isnan(values)

@@ -7,14 +7,15 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TextIO
 
 from latentscale_pipeline.corpus.export import new_file
+from latentscale_pipeline.corpus.formats.text import escape_formula
 from latentscale_pipeline.errors import BadInput, how_to_install
 from latentscale_pipeline.rows.table import ColumnValues, Kind
 
-FORMULA = ("=", "+", "-", "@")
-"""Characters with which a cell begins, after spaces, that a spreadsheet takes for a formula."""
+LINE_END = "\r\n"
 
 
 def write_rows(
@@ -56,6 +57,16 @@ def write_json_lines(
     return count
 
 
+@dataclass(frozen=True)
+class _EndingInNewlines:
+    """A file of lines, written without their carriage returns."""
+
+    file: TextIO
+
+    def write(self, line: str) -> int:
+        return self.file.write(f"{line.removesuffix(LINE_END)}\n")
+
+
 def write_csv(tables: Iterator[ColumnValues], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
     """Write a header and a line for every row; return the number of rows.
 
@@ -63,7 +74,8 @@ def write_csv(tables: Iterator[ColumnValues], file: BinaryIO, kinds: Mapping[str
     """
     count = 0
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, lineterminator="\n")
+    # A cell with a carriage return is quoted only if lines end with one.
+    writer = csv.writer(_EndingInNewlines(text))
     writer.writerow(list(kinds))
     for table in tables:
         for cells in zip(*table.values(), strict=True):
@@ -77,15 +89,7 @@ def write_csv(tables: Iterator[ColumnValues], file: BinaryIO, kinds: Mapping[str
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and value.lstrip().startswith(FORMULA):
-        return f"'{value}"
-    return value
-
-
-def unescape(text: str) -> str:
-    """Return a text as it was before :func:`write_csv` put an apostrophe before it."""
-    rest = text.removeprefix("'")
-    return rest if rest.lstrip().startswith(FORMULA) else text
+    return escape_formula(value) if isinstance(value, str) else value
 
 
 def write_parquet(tables: Iterator[ColumnValues], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:

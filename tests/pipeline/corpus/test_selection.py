@@ -406,14 +406,97 @@ def test_the_file_of_a_corpus_with_repeated_ids_is_a_table_for_it(
     assert found.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("value", [150.5, "abc", True, 2**70])
-def test_what_is_no_whole_number_is_one_line(tmp_path: Path, corpus: Corpus, value: object) -> None:
+@pytest.mark.parametrize(("value", "chosen"), [(150.5, True), (2**70, True), (None, False)])
+def test_numbers_may_begin_with_whole_ones(
+    tmp_path: Path, corpus: Corpus, value: float | None, chosen: bool
+) -> None:
     rows = [{"year": value if i == 150 else i} for i in range(N)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(BadInput, match=r"isn't a whole number, as the first are; fix it"):
+    table = Table(corpus, str(tmp_path / "t.jsonl"))
+    found = choose_rows(corpus, Selection(where="year > 149", table=table))
+    assert found.tolist() == [*([150] if chosen else []), *range(151, N)]
+
+
+@pytest.mark.parametrize("value", ["abc", True])
+def test_a_column_with_a_text_is_text(tmp_path: Path, corpus: Corpus, value: object) -> None:
+    rows = [{"year": value if i == 150 else i} for i in range(N)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(BadInput, match="text and numbers can't be compared"):
         choose_rows(
             corpus, Selection(where="year > 3", table=Table(corpus, str(tmp_path / "t.jsonl")))
         )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_column_may_have_no_value_in_its_first_rows(
+    tmp_path: Path, corpus: Corpus, suffix: str
+) -> None:
+    notes = [None if i < 200 else "x" if i % 2 else "y" for i in range(N)]
+    frame = pd.DataFrame({"note": notes, "late": [None if i < 200 else i for i in range(N)]})
+    file = tmp_path / f"t.{suffix}"
+    frame.to_json(file, orient="records", lines=True) if suffix == "jsonl" else frame.to_csv(file)
+
+    def chosen(condition: str) -> list[int]:
+        selection = Selection(where=condition, table=Table(corpus, str(file)))
+        return choose_rows(corpus, selection).tolist()
+
+    assert chosen("note == 'x'") == list(range(201, N, 2))
+    assert chosen("note is null") == list(range(200))
+    assert chosen("late < 203") == [200, 201, 202]
+
+
+@pytest.mark.parametrize("length", [10, 15, 16, 40])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_long_ids_join_a_table_in_another_order(tmp_path: Path, length: int, suffix: str) -> None:
+    generator = np.random.default_rng(0)
+    ids = np.array([f"{i:0{length}d}x" for i in generator.permutation(300)])
+    np.save(tmp_path / "rows.npy", generator.normal(size=(300, 3)))
+    np.save(tmp_path / "ids.npy", ids)
+    corpus = ingest(
+        [str(tmp_path / "rows.npy")], str(tmp_path / "c"), ids=str(tmp_path / "ids.npy")
+    )
+    order = generator.permutation(300)
+    frame = pd.DataFrame({"id": ids[order], "row": order})
+    file = tmp_path / f"t.{suffix}"
+    frame.to_csv(file, index=False) if suffix == "csv" else frame.to_parquet(file)
+    table = Table(corpus, str(file))
+    for condition, expected in (("row < 3", [0, 1, 2]), ("row == 299", [299])):
+        assert choose_rows(corpus, Selection(where=condition, table=table)).tolist() == expected
+    assert "joined by its id, with 300 of 300 rows" in table.describe()
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "folder"])
+def test_unsigned_numbers_of_a_table_keep_their_digits(tmp_path: Path, kind: str) -> None:
+    hashes = [2**63 + 2 * i + 1 for i in range(40)]
+    np.save(tmp_path / "rows.npy", np.eye(40, dtype="f4"))
+    corpus = ingest([str(tmp_path / "rows.npy")], str(tmp_path / "c"))
+    file = tmp_path / f"t.{kind}"
+    if kind == "csv":
+        file.write_text("hash,lang\n" + "".join(f"{one},en\n" for one in hashes))
+    elif kind == "jsonl":
+        file.write_text("".join(json.dumps({"hash": one}) + "\n" for one in hashes))
+    elif kind == "parquet":
+        pyarrow.parquet.write_table(pa.table({"hash": pa.array(hashes, pa.uint64())}), file)
+    else:
+        file.mkdir()
+        hashes[0] = 5
+        signed, unsigned = pa.array(hashes[:1], pa.int64()), pa.array(hashes[1:], pa.uint64())
+        pyarrow.parquet.write_table(pa.table({"hash": signed}), file / "a.parquet")
+        pyarrow.parquet.write_table(pa.table({"hash": unsigned}), file / "b.parquet")
+    selection = Selection(where=f"hash == {hashes[7]}", table=Table(corpus, str(file)))
+    assert choose_rows(corpus, selection).tolist() == [7]
+
+
+def test_whole_numbers_that_would_lose_digits_beside_fractions_are_refused(
+    tmp_path: Path,
+) -> None:
+    np.save(tmp_path / "rows.npy", np.eye(4, dtype="f4"))
+    corpus = ingest([str(tmp_path / "rows.npy")], str(tmp_path / "c"))
+    (tmp_path / "t").mkdir()
+    for name, values in (("a", [2**53 + 1, 1]), ("b", [0.5, 1.0])):
+        pyarrow.parquet.write_table(pa.table({"v": values}), tmp_path / "t" / f"{name}.parquet")
+    with pytest.raises(BadInput, match=r"its v has whole numbers beyond 2\*\*53 in one file"):
+        choose_rows(corpus, Selection(where="v > 1", table=Table(corpus, str(tmp_path / "t"))))
 
 
 def test_ids_that_look_like_numbers_are_text(corpus: Corpus) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.corpus.tables import Table
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.rows import selection, table
@@ -524,16 +526,26 @@ def test_what_rows_writes_names_the_rows_of_a_subset(
     suffix: str, tmp_path: Path, latentscale: Command
 ) -> None:
     np.save(tmp_path / "c.npy", np.random.default_rng(0).normal(size=(60, 4)).astype("f4"))
-    ids = ["-1", "@user", "=x", "'quoted", "a, b", *(f"i{place}" for place in range(55))]
-    (tmp_path / "ids.txt").write_text("\n".join(ids) + "\n")
+    ids = ["-1", "@user", "=x", "'=x", "''=x", "'quoted", "a, b", "a\tb", "a\rb", '"c"']
+    ids += [f"i{place}" for place in range(60 - len(ids))]
+    np.save(tmp_path / "ids.npy", ids)
     options = ("--measures", "duplicates", "--output", tmp_path / "jobs", "--name", "a")
-    run = ("run", tmp_path / "c.npy", "--ids", tmp_path / "ids.txt", *options)
+    run = ("run", tmp_path / "c.npy", "--ids", tmp_path / "ids.npy", *options)
     assert latentscale(*run).code == 0
     job, written = tmp_path / "jobs" / "a", tmp_path / f"found{suffix}"
-    assert latentscale("rows", job, "--where", "row < 7", "--output", written).code == 0
-    made = latentscale("subset", job, tmp_path / "s.zarr", "--ids", written, "--json")
-    assert json.loads(made.out)["n"] == 7, made.err
-    assert open_corpus(str(tmp_path / "s.zarr")).texts("ids") == ids[:7]
+    for columns in ((), ("--columns", "row,id"), ("--columns", "id")):
+        rows = ("rows", job, "--where", "row < 12", "--output", written, "--overwrite", *columns)
+        assert latentscale(*rows).code == 0
+        chosen = ("subset", job, tmp_path / "s.zarr", "--ids", written, "--json", "--overwrite")
+        made = latentscale(*chosen)
+        assert json.loads(made.out)["n"] == 12, made.err
+        assert open_corpus(str(tmp_path / "s.zarr")).texts("ids") == ids[:12]
+    assert latentscale("rows", job, "--output", written, "--overwrite").code == 0
+    table = Table(open_corpus(str(tmp_path / "s.zarr")), str(written))
+    found, null = table.column("nearest_distance")
+    assert (len(found), null.any()) == (12, False)
+    if suffix == ".csv":
+        assert pd.read_csv(written)["id"].tolist()[6:] == ids[6:]
 
 
 def test_rows_are_found_where_jobs_were_moved_with_their_corpora(

@@ -57,6 +57,9 @@ class Field:
         Whether the texts are dates or times, which are ids or labels only where that is said.
     unread : str
         The type of values that can't be read, as its format calls it; empty if they can.
+    unseen : bool
+        Whether the first rows have no value, so that its type isn't known. Such a field is taken
+        only where it is named, as texts.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Field:
     empty_for_null: bool = False
     dated: bool = False
     unread: str = ""
+    unseen: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} {self.kind} {self.shape}".strip()
@@ -76,6 +80,8 @@ class Field:
         """The type of its values, for messages."""
         if self.dated:
             return "date or time"
+        if self.unseen:
+            return "without a value in the first rows"
         return self.unread or ("text" if self.dtype.kind == "T" else str(self.dtype))
 
 
@@ -112,6 +118,10 @@ class Container(ABC):
     def as_written(self, field: Field) -> Field:
         """Return a field with its whole numbers as the texts they are written as, if they are."""
         return field
+
+    def untyped(self, field: Field) -> bool:
+        """Return whether only all the values of a field show if they are numbers or texts."""
+        return False
 
     def check(self, field: Field) -> None:  # noqa: B027 -- most formats have nothing to check
         """Refuse a field that can't be complete, before any of its rows is read."""
@@ -175,6 +185,11 @@ def choose_vectors(
     else:
         field = _only_candidate(container, fields)
     where = container.locate(field)
+    if field.unseen:
+        raise BadInput(
+            f"{where}: the first rows have no vector, so its length isn't known; begin the file "
+            "with a row that has one"
+        )
     if field.dtype.kind in "UST" and len(field.shape) == 1:
         raise BadInput(f"{where}: this is text, not vectors; name the field with the vectors")
     if len(field.shape) != 2:
@@ -219,7 +234,9 @@ def choose_column(container: Container, name: str | None, kinds: str) -> Field:
         return container.fields[0]
     suitable = [f for f in container.fields if len(f.shape) == 1 and f.dtype.kind in kinds]
     # True and false, dates and times are no first choice for labels.
-    suitable = [f for f in suitable if f.dtype.kind != "b" and not f.dated] or suitable
+    suitable = [
+        f for f in suitable if f.dtype.kind != "b" and not (f.dated or f.unseen)
+    ] or suitable
     if len(suitable) == 1:
         container.check(suitable[0])
         return suitable[0]
@@ -233,8 +250,8 @@ def find_column(container: Container, names: Collection[str], rows: int) -> Fiel
     """Return the first field with one of these names that holds texts or whole numbers."""
     for name in names:
         for field in container.fields:
-            fits = field.shape == (rows,) and field.dtype.kind in KINDS and not field.dated
-            if field.name == name and fits:
+            fits = field.shape == (rows,) and field.dtype.kind in KINDS
+            if field.name == name and fits and not (field.dated or field.unseen):
                 return field
     return None
 

@@ -58,8 +58,6 @@ class JsonLines(Container):
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
         """Yield rows of one field."""
-        if field.empty_for_null and field.dtype.kind == "i":
-            field = replace(field, dtype=STRINGS)
         d = field.shape[1] if len(field.shape) == 2 else 1
         row_bytes = _TEXT_BYTES if field.dtype.kind == "T" else 8 * d
         rows = self.lines.read(start, stop)
@@ -76,6 +74,10 @@ class JsonLines(Container):
     def as_written(self, field: Field) -> Field:
         """Return a field with its whole numbers as texts: a later row may have another text."""
         return replace(field, dtype=STRINGS) if field.dtype.kind == "i" else field
+
+    def untyped(self, field: Field) -> bool:
+        """Return whether later values may be of another type; texts stay texts."""
+        return len(field.shape) == 1 and (field.unseen or field.dtype.kind in "if")
 
     def _value(self, field: Field, row: int, offset: int, line: str) -> Any:
         """Return one row's value of a field."""
@@ -170,6 +172,8 @@ def _field(name: str, values: list[Any], rows: int) -> Field | None:
     if kind == "vector":
         d = len(next(value for value in values if _is_vector(value)))
         return Field(name, (rows, d), np.dtype(np.float64))
+    if all(value is None for value in values):
+        return Field(name, (rows,), STRINGS, unseen=True)
     dtypes = {"integer": np.dtype(np.int64), "number": np.dtype(np.float64), "text": STRINGS}
     return Field(name, (rows,), cast("np.dtype[Any]", dtypes[kind])) if kind else None
 

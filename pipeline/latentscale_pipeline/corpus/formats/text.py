@@ -61,6 +61,24 @@ _LIST = re.compile(r"\[\s*[-+.\d][^\[\]]*[\s,][^\[\]]*\]")
 _BLANKS = " \t\r\n"
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
+FORMULA = ("=", "+", "-", "@")
+"""Characters with which a cell begins, after spaces, that a spreadsheet takes for a formula."""
+
+
+def escape_formula(text: str) -> str:
+    """Return a text with an apostrophe before what a spreadsheet would take for a formula."""
+    # One that looks as if it were escaped already is escaped too, so that it stays as it is.
+    return f"'{text}" if _is_formula(text) else text
+
+
+def unescape_formula(text: str) -> str:
+    """Return a text as it was before :func:`escape_formula`."""
+    return text.removeprefix("'") if _is_formula(text) else text
+
+
+def _is_formula(text: str) -> bool:
+    return text.lstrip("'").lstrip().startswith(FORMULA)
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -154,6 +172,10 @@ class Text(Container):
     def as_written(self, field: Field) -> Field:
         """Return a field with its whole numbers as they are written: 007 isn't 7."""
         return replace(field, dtype=STRINGS) if field.dtype.kind == "i" else field
+
+    def untyped(self, field: Field) -> bool:
+        """Return whether a field is one cell a row: no cell has a type."""
+        return field.dtype.kind in "ifT"
 
     def _rows(self, start: int, stop: int) -> Iterator[tuple[int, int, list[str]]]:
         """Yield row number, byte offset and fields of each row."""
@@ -279,7 +301,8 @@ def _naming(lines: Sequence[str], column: str | None) -> Dialect | None:
     """Return the dialect of a first line of names, if a column is one of them; else nothing."""
     if column is None or not lines:
         return None
-    for delimiter in "\t,;":
+    # With one column there is no delimiter; a tab in its texts isn't one.
+    for delimiter in [sign for sign in "\t,;" if sign in lines[0]] or ",":
         names = tuple(cell.strip() for cell in Dialect(delimiter, (), 0).guess(lines[0]))
         if column in names and len(set(names)) == len(names):
             return Dialect(delimiter, names, 1)
