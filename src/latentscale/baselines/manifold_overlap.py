@@ -32,8 +32,10 @@ too close to call in float64 are decided by sums without rounding
 
 *Approximate* scores use only the neighbours that the approximate search in cells finds. Radii come
 from the neighbour lists of each set; memberships come from the neighbour lists of both sets
-together. Neighbours that the search misses lower all four scores a little. The agreement of the two
-methods shows how far the lists can be trusted where there are too many pairs.
+together. Neighbours that the search misses lower all scores a little but the clipped density, which
+is in units of the reference's own and may rise. So do those that the lists have no room for where
+one set is more than about twice as large as the other. The agreement of the two methods shows how
+far the lists can be trusted where there are too many pairs.
 """
 
 from __future__ import annotations

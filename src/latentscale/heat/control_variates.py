@@ -43,8 +43,9 @@ class ControlVariate:
         space, plus the share of the null space.
     rounding : ndarray of float64, shape (T,)
         Allowance for the rounding of an estimate with these polynomials.
-    skewness : ndarray of float64, shape (T,)
-        Skewness of a probe's quadratic form of e^(-tL) - p_t(L).
+    deviation, skewness : ndarray of float64, shape (T,)
+        Standard deviation and skewness of a probe's quadratic form of e^(-tL) - p_t(L) over n, as
+        the pilots see them. For random signs the deviation is an upper bound.
     slopes : ndarray of float64, shape (2, T)
         Derivatives of the trace by tr L³ / n and tr L⁴ / n, where these have to be estimated and
         aren't included in ``trace``; otherwise 0.
@@ -54,6 +55,7 @@ class ControlVariate:
     coefficients: Float64Array
     trace: Float64Array
     rounding: Float64Array
+    deviation: Float64Array
     skewness: Float64Array
     slopes: Float64Array
 
@@ -124,12 +126,12 @@ def fit_control_variate(
         left -= weights @ left / weights.sum() if weights.any() else 0.0
     squares, cubes = (n / len(pilots) * (weights @ left**power) for power in (2, 3))
     # Where the polynomial is exact, the remainder is rounding, which isn't skewed.
-    spread = np.sqrt(2.0 * squares) / n
-    known = spread > rounding
+    deviation = np.sqrt(2.0 * squares) / n
+    known = deviation > rounding
     skewness = np.zeros(len(times))
     skewness[known] = 8.0 * cubes[known] / (2.0 * squares[known]) ** 1.5
     skewness = np.clip(skewness, -MAX_SKEWNESS, MAX_SKEWNESS)
-    return ControlVariate(width, coefficients, trace, rounding, skewness, slopes)
+    return ControlVariate(width, coefficients, trace, rounding, deviation, skewness, slopes)
 
 
 def _fitted(

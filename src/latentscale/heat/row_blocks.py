@@ -23,7 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.array_types import Float64Array
-from latentscale.heat.control_variates import VarianceReduction, fit_control_variate
+from latentscale.heat.control_variates import (
+    ControlVariate,
+    VarianceReduction,
+    fit_control_variate,
+)
 from latentscale.heat.trace import (
     COMPANIONS,
     MAX_PROBES,
@@ -401,16 +405,16 @@ class TraceByRows:
         """Begin the next batch, or end if the trace is known."""
         if not self._has_probes or self._companions_left > 0:
             return self._begin_batch()
-        trace, settings = self._average(), self.settings
+        (trace, control), settings = self._average(), self.settings
         if (
             settings.probes is not None
-            or is_known(trace, settings.tolerance)
+            or is_known(trace, control, settings.tolerance)
             or trace.probes >= MAX_PROBES
         ):
             return replace(self, trace=trace)
         return replace(self, wanted=PILOT_PROBES + 2 * trace.probes)._begin_batch()
 
-    def _average(self) -> HeatTrace:
+    def _average(self) -> tuple[HeatTrace, ControlVariate]:
         settings, everywhere = self.settings, with_imd_times(self.times)
         # These runs have ended, so the scale of their vectors doesn't matter.
         whole = Recurrence(self.diagonals, self.off_diagonals, np.empty(0))
@@ -435,7 +439,7 @@ class TraceByRows:
             below, above = below + each @ control.slopes, above + each @ control.slopes
         seen = ProbeIntegrals(below, above)
         n = settings.n
-        return average_probes(self.times, [seen], control, n, self.steps, least=1.0 / n)
+        return average_probes(self.times, [seen], control, n, self.steps, least=1.0 / n), control
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the state."""

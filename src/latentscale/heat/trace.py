@@ -205,8 +205,8 @@ def estimate_heat_trace(
         takes as many as :func:`sufficient_steps` finds.
     probes : int or None
         Probes to average, at least 2 (the paper: 100). None doubles them from 4 until the
-        standard error is at most ``tolerance`` of the trace at every time, or to 1024; graphs of
-        at most 500 vertices then get exact eigenvalues.
+        standard error, and what the pilots foresee of it, are at most ``tolerance`` of the trace
+        at every time, or to 1024; graphs of at most 500 vertices then get exact eigenvalues.
     tolerance : float
         Relative standard error to stop at.
     distribution : {"rademacher", "gaussian"}
@@ -278,7 +278,7 @@ def estimate_heat_trace(
             )
         )
         heat = average_probes(grid, integrals, control, n, steps, least=null_dimension / n)
-        if probes is not None or is_known(heat, tolerance) or wanted >= MAX_PROBES:
+        if probes is not None or is_known(heat, control, tolerance) or wanted >= MAX_PROBES:
             return heat
         wanted *= 2
 
@@ -303,9 +303,15 @@ def moments_in_budget(work: float, n: int, budget: float | None = None) -> bool:
     return work <= (max(PRODUCT_WORK, PRODUCT_WORK_OF_A_ROW * n) if budget is None else budget)
 
 
-def is_known(heat: HeatTrace, tolerance: float) -> bool:
-    """Return whether the standard error is within the tolerance at every time."""
-    return bool((heat.standard_error <= tolerance * heat.trace).all())
+def is_known(heat: HeatTrace, control: ControlVariate, tolerance: float) -> bool:
+    """Return whether the standard error is within the tolerance at every time.
+
+    So is the one that the pilots foresee. Probes that are close to each other by chance would end
+    the estimate too early, with an interval that is too narrow.
+    """
+    foreseen = control.deviation[: len(heat.times)] / np.sqrt(heat.probes)
+    error = np.maximum(heat.standard_error, foreseen)
+    return bool((error <= tolerance * heat.trace).all())
 
 
 def sufficient_steps(

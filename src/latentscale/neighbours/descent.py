@@ -12,7 +12,7 @@ import warnings
 import numba
 import numpy as np
 
-from latentscale.array_types import Float64Array, Int64Array, UInt64Array
+from latentscale.array_types import Float32Array, Float64Array, Int64Array, UInt64Array
 from latentscale.neighbours.exact import Neighbours, keys_of
 from latentscale.tiles.distances import METRICS, Points
 from latentscale.tiles.pairs import exact_distance
@@ -53,7 +53,7 @@ def nearest_neighbour_descent(points: Points, k: int, generator: np.random.Gener
         # Short lists are completed by exact search, so the warning adds nothing.
         warnings.filterwarnings("ignore", message="Failed to correctly find n_neighbors")
         descent = NNDescent(
-            points.rows.astype(np.float32),
+            _in_single_precision(points.rows),
             metric="euclidean",
             n_neighbors=asked,
             n_jobs=1,
@@ -68,6 +68,19 @@ def nearest_neighbour_descent(points: Points, k: int, generator: np.random.Gener
         lists.distances, lists.ties, lists.indices, points.rows, found, metric, keys_of(points)
     )
     return lists
+
+
+def _in_single_precision(rows: Float64Array) -> Float32Array:
+    """Return the rows about their mean, in units in which their squared distances are finite.
+
+    Neither changes which rows are near each other.
+    """
+    centred = rows - rows.mean(axis=0)
+    reach = np.abs(centred).max()
+    if reach > 0.0:
+        centred /= reach
+    single: Float32Array = centred.astype(np.float32)
+    return single
 
 
 @numba.njit(cache=True, nogil=True)

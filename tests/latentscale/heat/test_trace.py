@@ -150,6 +150,27 @@ def test_interval_covers_over_seeds(name, probes):
     assert covered.mean(axis=0).min() >= 0.9
 
 
+@pytest.mark.parametrize(("repeats", "tolerance"), [(4, 3e-3), (1, 1e-2)])
+def test_an_automatic_number_of_probes_is_not_stopped_by_luck(repeats, tolerance):
+    """The error of those that end early isn't larger than what they say."""
+    generator = np.random.default_rng(5)
+    rows = generator.normal(size=(600, 3))
+    if repeats > 1:
+        rows = rows[generator.integers(0, 600 // repeats, 600)]
+    lists = exact_neighbours(as_points(rows, "euclidean"), 5).indices
+    laplacian = normalised_laplacian(symmetrise(lists))
+    truth = float(np.exp(-np.linalg.eigvalsh(laplacian.toarray())).mean())
+    errors, said = [], []
+    for seed in range(80):
+        heat = estimate_heat_trace(
+            laplacian, [1.0, 10.0], generator=np.random.default_rng(seed), tolerance=tolerance
+        )
+        errors.append(heat.trace[0] - truth)
+        said.append(heat.standard_error[0])
+    # 1.4 and 1.2 where the probes alone decided when to end.
+    assert np.sqrt(np.mean(np.square(errors)) / np.mean(np.square(said))) < 1.15
+
+
 @pytest.mark.parametrize(
     ("distribution", "reduction"),
     [("gaussian", "moments"), ("rademacher", "linear"), ("gaussian", "none")],
@@ -213,7 +234,7 @@ def test_ends_have_the_spread_of_their_own_sides():
     """With few steps Gauss quadrature may see nothing where Radau sees all that a probe has."""
     generator, times = np.random.default_rng(0), np.array([1.0, 1000.0])
     none = np.zeros(len(with_imd_times(times)))
-    control = ControlVariate(2.0, none[None], none, none, none, np.zeros((2, len(none))))
+    control = ControlVariate(2.0, none[None], none, none, none, none, np.zeros((2, len(none))))
     zeros, uppers = np.zeros((8, len(none))), []
     for _ in range(400):
         seen = 1.0 + 0.2 * generator.standard_normal(zeros.shape)

@@ -295,8 +295,8 @@ def test_descent_finds_nearly_all():
     """The one test that compiles pynndescent, up to a minute: both metrics, duplicates, repeats."""
     rows = clustered(2600, 10, 8)
     rows[:60] = rows[0]
-    for metric in ("euclidean", "cosine"):
-        points = as_points(rows, metric)
+    for metric, scale in (("euclidean", 1.0), ("cosine", 1.0), ("euclidean", 1e-25)):
+        points = as_points(scale * rows, metric)
         true = exact_neighbours(points, 5)
         found, again = (search(points, 5, seed=2, method="nndescent") for _ in range(2))
         assert recall_certificate(found.distances, true.distances).lower > 0.98

@@ -18,7 +18,7 @@ from latentscale.baselines.moments import (
 )
 from latentscale.estimate import Estimate
 from latentscale.linalg.moments import Moments, merge_row_moments, row_moments
-from latentscale.tiles.distances import as_points
+from latentscale.tiles.distances import Points, as_points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate
 from latentscale_pipeline.measures.shared.records import load_record, record_output
@@ -30,6 +30,12 @@ OF_MOMENTS: Mapping[str, Callable[[Moments], Estimate]] = {
     "GMStds": geometric_mean_deviation,
 }
 """Scores of one corpus."""
+
+UNLIKE = 2
+"""How many times as many rows of the larger corpus are in the neighbour lists at most.
+
+They are lists of both corpora together, and would hold hardly any rows of one much smaller.
+"""
 
 SHARDS_PER_TASK = 8
 """Shards whose moments one task sums."""
@@ -63,15 +69,27 @@ def compare_pair(inputs: Inputs) -> Output:
     roles = ("corpus", "reference")
     evaluated, reference = (_read(inputs, role) for role in roles)
     moments = [load_record(Moments, inputs.results[f"moments-{role}"]) for role in roles]
-    (shuffles,) = generator.spawn(1)
+    shuffles, choice = generator.spawn(2)
     kid = kernel_distance(shuffles.permutation(evaluated), shuffles.permutation(reference))
     a, b = as_points(evaluated, "euclidean"), as_points(reference, "euclidean")
     scores: dict[str, Any] = {"rows": [len(evaluated), len(reference)], "kid": asdict(kid)}
     if min(moment.count for moment in moments) >= 2:
         scores["fid"] = store_estimate(frechet_distance(*moments))
-    scores["exact"] = asdict(exact_overlap(a, b, p["k"]))
-    scores["graph"] = asdict(approximate_overlap(a, b, p["k"], generator))
-    return Output(values=scores)
+    exact = exact_overlap(a, b, p["k"])
+    few = UNLIKE * min(len(a), len(b))
+    a, b = (_some(points, few, choice) for points in (a, b))
+    graph = asdict(approximate_overlap(a, b, p["k"], generator))
+    if len(a) + len(b) < sum(scores["rows"]):
+        beside = asdict(exact_overlap(a, b, p["k"]))
+        graph = {name: v + (graph[name] - beside[name]) for name, v in asdict(exact).items()}
+    return Output(values={**scores, "exact": asdict(exact), "graph": graph})
+
+
+def _some(points: Points, count: int, generator: np.random.Generator) -> Points:
+    """Return at most ``count`` of the points, drawn at random."""
+    if len(points) <= count:
+        return points
+    return points.take(np.sort(generator.choice(len(points), count, replace=False)))
 
 
 def _read(inputs: Inputs, role: str) -> np.ndarray[Any, Any]:

@@ -135,7 +135,8 @@ def average_iterations(inputs: Inputs) -> Output:
     )
     n = state.values["n"]
     heat = average_probes(times, [seen], control, n, steps, least=1.0 / n)
-    if p["probes"] != "auto" or is_known(heat, p["tolerance"]) or len(seen) >= MAX_PROBES:
+    enough = is_known(heat, control, p["tolerance"]) or len(seen) >= MAX_PROBES
+    if p["probes"] != "auto" or enough:
         return record_output(heat)
     return _next_iteration({**state.values, "wanted": len(seen)}, control, seen)
 

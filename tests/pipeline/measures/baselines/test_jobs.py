@@ -64,6 +64,19 @@ def test_they_equal_their_definitions_and_rank_samples(tmp_path: Path) -> None:
         assert pair[name] > worse[name]
 
 
+def test_lists_agree_where_one_corpus_is_much_larger(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    large, small = rng.normal(size=(2000, 4)), rng.normal(size=(50, 4))
+    for name, pair in (("a", (large, small)), ("b", (small, large))):
+        section = run(tmp_path / name, *pair)["measures"]["baselines"]["pair"]
+        found = [section[key] for key in ("precision", "recall", "density", "clipped_density")]
+        # 0.3 where the lists were of all rows.
+        assert min(each["agreement"] for each in found) > 0.95
+        assert [each["value"] for each in found] == pytest.approx(
+            [oracles.manifold_overlap(*(x.astype("f4") for x in pair), 5)[i] for i in (0, 1, 2, 4)]
+        )
+
+
 def test_many_rows_are_compared_by_a_sample(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(900, 5)) + 0.3, rng.normal(size=(700, 5))
