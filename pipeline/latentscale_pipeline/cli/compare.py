@@ -108,6 +108,8 @@ def compare(
         raise click.UsageError("--json and --markdown both print; name a file: --markdown FILE")
     if junit is not None and gates_file is None:
         raise click.UsageError("--junit writes the results of gates; name them with --gates FILE")
+    if history is not None and gates_file is None:
+        raise click.UsageError("--history is for gates with drift; name them with --gates FILE")
     comparison, results = compare_with(
         read_job(baseline), read_job(job), gates_file, allow_incomparable, history
     )

@@ -207,7 +207,7 @@ def pick(registry: str, baseline: str, name: str | None) -> None:
 @history.command(no_args_is_help=True)
 @click.argument("registry", metavar="HISTORY")
 @click.option("--name", help="Only jobs of this name or workflow.")
-@click.option("--last", type=click.IntRange(1), help="Only the newest jobs, this many.")
+@click.option("--last", type=click.IntRange(1), help="Show only the newest jobs, this many.")
 @taking(WRITTEN_AS, OUTPUT)
 def plot(
     registry: str, name: str | None, last: int | None, written_as: str, output: str | None
@@ -219,11 +219,11 @@ def plot(
       latentscale history plot history/ --name nightly --output trends.html
     """
     known = Registry.existing(registry)
-    entries = known.entries(name)[-last if last else 0 :]
+    entries = known.entries(name)
     if not entries:
         raise BadInput(f"{known.store.url}: no jobs{f' of {name}' if name else ''} to plot")
     title = name or ", ".join(dict.fromkeys(entry.workflow or entry.name for entry in entries))
-    write_text(output, FORMATS[written_as](series_report(entries, title, known.tags())))
+    write_text(output, FORMATS[written_as](series_report(entries, title, known.tags(), last)))
 
 
 def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:

@@ -27,8 +27,8 @@ def junit_xml(comparison: Comparison, gates: Sequence[GateResult]) -> str:
             problem = {"message": result.message, "type": result.failures[0].limit}
             failure = ET.SubElement(case, "failure", problem)
             failure.text = "\n".join(found.message for found in result.failures)
-        elif result.failures:
-            warning = ET.SubElement(case, "system-out")
-            warning.text = "\n".join(f"warning: {found.message}" for found in result.failures)
+        elif said := [f"warning: {found.message}" for found in result.failures] or result.remark:
+            out = ET.SubElement(case, "system-out")
+            out.text = said if isinstance(said, str) else "\n".join(said)
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'

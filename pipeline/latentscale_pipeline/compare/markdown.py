@@ -72,7 +72,8 @@ def _verdict(gates: Sequence[GateResult]) -> str:
 def _gate_rows(gates: Sequence[GateResult]) -> Iterator[list[str]]:
     for result in gates:
         messages = [escape_markdown(failure.message) for failure in result.failures]
+        passed = f"passed; {escape_markdown(result.remark)}" if result.remark else "passed"
         yield [
             escape_markdown(str(result.gate)),
-            "<br>".join([f"{result.outcome}:", *messages]) if messages else "passed",
+            "<br>".join([f"{result.outcome}:", *messages]) if messages else passed,
         ]

@@ -125,12 +125,18 @@ class Closed(BaseModel):
     def _numbers_are_no_words(cls, document: Any) -> Any:
         """Refuse a truth value for a number, which Python would take for 1 or 0."""
         for name, value in document.items() if isinstance(document, dict) else ():
-            if isinstance(value, bool) and name in cls.model_fields:
+            words = [each for each in _items(value) if isinstance(each, bool)]
+            if words and name in cls.model_fields:
                 types = _types_in(cls.model_fields[name].annotation)
                 if types & {int, float} and not types & {bool, Any}:
-                    word = str(value).lower()
-                    raise ValueError(f"{name} is {word}, not a number (YAML reads yes as true)")
+                    is_word = f"{'has' if isinstance(value, list) else 'is'} {words[0]}".lower()
+                    raise ValueError(f"{name} {is_word}, not a number (YAML reads yes as true)")
         return document
+
+
+def _items(value: Any) -> list[Any]:
+    """Return the values in a list and in the lists in it, or the value itself."""
+    return [each for item in value for each in _items(item)] if isinstance(value, list) else [value]
 
 
 def _types_in(annotation: Any) -> set[Any]:

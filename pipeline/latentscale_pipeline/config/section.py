@@ -104,6 +104,20 @@ class _UniqueKeys(yaml.SafeLoader):
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """Return a whole number; one that YAML reads otherwise than people do is refused."""
+        number: int = super().construct_yaml_int(node)
+        if re.fullmatch(r"[-+]?0[0-9_]+|.*:.*", node.value):
+            raise yaml.constructor.ConstructorError(
+                problem=f"{node.value} would be {number}; write the number that is meant, or put "
+                "text in quotes",
+                problem_mark=node.start_mark,
+            )
+        return number
+
+
+_UniqueKeys.add_constructor("tag:yaml.org,2002:int", _UniqueKeys.construct_yaml_int)
+
 
 def parse_yaml(text: str, where: str) -> Any:
     """Parse YAML; an error names the file ``where`` and the line."""

@@ -56,6 +56,8 @@ class Entry:
         nothing was compared.
     settings : str or None
         The settings of its measures, as JSON; None if they aren't known, as in earlier versions.
+    companions : str or None
+        Checksum of the labels and weights of its corpora; None for a job that no workflow ran.
     scores : tuple of Score
         Its scores, in the order of its results.
     accepted, rejected : str or None
@@ -84,6 +86,7 @@ class Entry:
     verdict: str | None
     verdict_reason: str | None
     settings: str | None
+    companions: str | None
     scores: tuple[Score, ...]
     accepted: str | None = None
     rejected: str | None = None
@@ -110,6 +113,7 @@ ADDED: Mapping[str, str | None] = {
     "verdict": None,
     "verdict_reason": None,
     "settings": None,
+    "companions": None,
 }
 """Columns that entries of earlier versions don't have, and what stands for them."""
 
@@ -139,6 +143,7 @@ def make_entry(
     workflow: str | None = None,
     evaluation: str | None = None,
     baseline: str | None = None,
+    companions: str | None = None,
     passed: bool | None = None,
     failures: str = "",
     warnings: str = "",
@@ -172,6 +177,7 @@ def make_entry(
         verdict=verdict.value if verdict else None,
         verdict_reason=verdict.reason if verdict and verdict.value else None,
         settings=json.dumps(settings, sort_keys=True) if settings else None,
+        companions=companions,
         scores=tuple(job.scores if scores is None else scores),
     )
 

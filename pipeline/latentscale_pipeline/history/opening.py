@@ -48,12 +48,15 @@ LIMITS = Style("control limits", "soft", "2 3")
 """The dotted lines between which a job is expected from those before."""
 
 
-def open_series(entries: Sequence[Entry]) -> Opening:
-    """Return the verdict on the last job, since when it holds, and a mark for each job."""
+def open_series(entries: Sequence[Entry], earlier: Sequence[Entry] = ()) -> Opening:
+    """Return the verdict on the last job, since when it holds, and a mark for each job.
+
+    Jobs that are ``earlier`` than those that are shown set limits, too.
+    """
     last = entries[-1]
     usual = printable((last.baseline or "").rstrip("/").rpartition("/")[2]) or "the reference"
     heading = HEADINGS.get(last.verdict, HEADINGS["cannot_tell"]).format(usual)
-    outside = _outside_limits(entries) if last.verdict is None else None
+    outside = _outside_limits([*earlier, *entries]) if last.verdict is None else None
     kind = last.verdict or "not_compared"
     if outside:
         kind, heading = "differs", "Outside the control limits"
@@ -167,8 +170,11 @@ def key_of(score: Score) -> Key:
 # --- headline scores --------------------------------------------------------------------------
 
 
-def headline_figures(entries: Sequence[Entry]) -> list[Figure]:
-    """Return a small figure of each headline score, those that differ in the last job first."""
+def headline_figures(entries: Sequence[Entry], earlier: Sequence[Entry] = ()) -> list[Figure]:
+    """Return a small figure of each headline score, those that differ in the last job first.
+
+    Jobs that are ``earlier`` than those that are shown set limits, too.
+    """
     dated = [entry for entry in entries if seconds_of(entry) is not None]
     chosen = [score for score in headlines(entries[-1].scores) if score.of != "reference"]
     chosen.sort(key=lambda score: not _differs(score))
@@ -181,7 +187,7 @@ def headline_figures(entries: Sequence[Entry]) -> list[Figure]:
             if key_of(own) == key_of(score) and own.label == score.label and own.value is not None
         ]
         if found:
-            figures.append(_figure(f"headline-{place}", full_title(score), found))
+            figures.append(_figure(f"headline-{place}", full_title(score), found, earlier))
     return figures
 
 
@@ -192,7 +198,9 @@ def _differs(score: Score) -> bool:
     return expected.p_adjusted <= LEVEL
 
 
-def _figure(key: str, title: str, found: Sequence[tuple[Entry, Score]]) -> Figure:
+def _figure(
+    key: str, title: str, found: Sequence[tuple[Entry, Score]], earlier: Sequence[Entry]
+) -> Figure:
     rows = common_rows([own for _, own in found])
     counts = found[-1][1].unit == SHARE_OF_ROWS
     caption = f"on samples of {rows:,} rows" if rows else "of all rows"
@@ -214,19 +222,22 @@ def _figure(key: str, title: str, found: Sequence[tuple[Entry, Score]]) -> Figur
     ]
     if (rows or counts) and usual:
         curves.insert(0, _chance(usual))
-    curves += _control_lines(times, found, rows)
+    curves += _control_lines(times, found, rows, earlier)
     panel = Panel("", "", "", curves, dates=True, from_zero=counts, height=PANEL_HEIGHT)
     return Figure(key, title, caption, [panel])
 
 
 def _control_lines(
-    times: Sequence[float], found: Sequence[tuple[Entry, Score]], rows: int | None
+    times: Sequence[float],
+    found: Sequence[tuple[Entry, Score]],
+    rows: int | None,
+    earlier: Sequence[Entry],
 ) -> list[Curve]:
     """Return the limits that the jobs before each set, of values on as many rows as are drawn."""
     drawn: list[tuple[float, float, float]] = []
     entries = [entry for entry, _ in found]
     for place, (at, (entry, own)) in enumerate(zip(times, found, strict=True)):
-        limits = _limits(entry, own, entries[:place], 1)
+        limits = _limits(entry, own, [*earlier, *entries[:place]], 1)
         if limits is not None and limits.rows == rows:
             drawn.append((at, limits.lower, limits.upper))
     if not drawn:

@@ -47,7 +47,10 @@ Trend = Sequence[tuple[Entry, Score]]
 
 
 def series_report(
-    entries: Sequence[Entry], title: str, tags: Mapping[str, str] | None = None
+    entries: Sequence[Entry],
+    title: str,
+    tags: Mapping[str, str] | None = None,
+    shown: int | None = None,
 ) -> Report:
     """Return the report of a series of jobs over time.
 
@@ -59,15 +62,18 @@ def series_report(
         The title of the series.
     tags : mapping, optional
         The job of each tag.
+    shown : int, optional
+        How many of the newest are shown; those before only set limits.
     """
     entries = _with_complete_kernels(entries)
+    earlier, entries = entries[: -(shown or len(entries))], entries[-(shown or 0) :]
     measures = dict.fromkeys(score.measure for entry in entries for score in entry.scores)
-    panels = headline_figures(entries)
+    panels = headline_figures(entries, earlier)
     return Report(
         kind="series",
         title=printable(title),
         subtitle=f"{counted(len(entries), 'job')}, {day_of(entries[0])} to {day_of(entries[-1])}",
-        opening=open_series(entries),
+        opening=open_series(entries, earlier),
         sections=[
             *([_headlines(panels)] if panels else []),
             Section("jobs", "Jobs", tables=[_verdicts_table(entries, tags or {})]),

@@ -173,7 +173,8 @@ def make_plan(
     echo : callable, optional
         Receives what is to be said of sources before they are ingested.
     corpora, scales : mapping, optional
-        Corpora and scales of a stored plan, to use instead of those that the configuration names.
+        Corpora and scales to use instead of those that the configuration names, as a stored plan
+        has them. A scale that isn't there is derived.
     allow_code : bool
         Whether functions that the configuration names may be imported and run.
 
@@ -399,6 +400,7 @@ def corpus_facts(corpus: Corpus | UningestedCorpus) -> CorpusFacts:
 def _scale_role(config: JobConfig) -> Role:
     if config.scales_from == "reference" and config.reference is None:
         raise BadInput("scales_from is reference, but there is no reference")
-    if config.scales_from in {"auto", "reference"} and config.reference is not None:
+    # A job that lends its scales may lack one, which is then derived as usual.
+    if config.scales_from != "corpus" and config.reference is not None:
         return "reference"
     return "corpus"

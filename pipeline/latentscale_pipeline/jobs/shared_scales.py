@@ -36,6 +36,30 @@ def read_scales(config: JobConfig) -> dict[str, float]:
     """
     if config.scales_from in WORDS:
         return {}
+    scales = find_scales(config)
+    missing = [name for name, value in scales.items() if value is None]
+    if missing:
+        raise BadInput(
+            f"scales_from: {ObjectStore(config.scales_from).url} did not derive "
+            f"{' and '.join(missing)} under the metric asked for; set it in the configuration, or "
+            "choose another job"
+        )
+    return {name: value for name, value in scales.items() if value is not None}
+
+
+def find_scales(config: JobConfig) -> dict[str, float | None]:
+    """Return the scales that a job needs, from the finished job that it names.
+
+    Returns
+    -------
+    dict
+        Every scale by name; None where that job didn't derive it under the metric asked for.
+
+    Raises
+    ------
+    BadInput
+        If the named job isn't finished.
+    """
     store = ObjectStore(config.scales_from)
     try:
         job = read_job(config.scales_from)
@@ -58,13 +82,7 @@ def read_scales(config: JobConfig) -> dict[str, float]:
             f"scales_from: {store.url} has no readable results.json and config.json; write auto, "
             "corpus, reference or the folder of a finished job"
         ) from None
-    missing = [name for name, value in scales.items() if value is None]
-    if missing:
-        raise BadInput(
-            f"scales_from: {store.url} did not derive {' and '.join(missing)} under the metric "
-            "asked for; set it in the configuration, or choose another job"
-        )
-    return {name: float(value) for name, value in scales.items() if value is not None}
+    return {name: None if value is None else float(value) for name, value in scales.items()}
 
 
 def _derived_scales(job: FinishedJob, settings: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -113,5 +113,7 @@ def _labels(score: Score) -> list[str]:
 def _text(field: Any) -> str:
     if field is None:
         return ""
+    if isinstance(field, float):
+        return format_number(field, 6)
     # An empty label is that of rows without one, and no label that of all rows.
-    return format_number(field, 6) if isinstance(field, float) else str(field) or NO_LABEL
+    return f'"{field}"' if str(field).strip('"') == NO_LABEL else str(field) or NO_LABEL

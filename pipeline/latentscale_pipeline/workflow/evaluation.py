@@ -28,12 +28,14 @@ from latentscale_pipeline.compare.gates import Gate, check_names
 from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.compare.report import comparison_report, first_report
 from latentscale_pipeline.compare.rows_changed import count_changes
+from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.engine.loop import Notify
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.history.entries import Entry, format_gates, make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.jobs.plan import Plan, make_plan, measures_of
 from latentscale_pipeline.jobs.run import run_job
+from latentscale_pipeline.jobs.shared_scales import find_scales
 from latentscale_pipeline.jobs.sources import ingest_sources
 from latentscale_pipeline.measures.finished_job import LATEST, find_job, read_job
 from latentscale_pipeline.progress import Echo, silent
@@ -152,7 +154,8 @@ def evaluate(
                 if baseline is not None and workflow.scales_from == "baseline":
                     echo(f"baseline, and source of the scales: {strip_credentials(baseline)}")
                     config = config.model_copy(update={"scales_from": baseline})
-                    plan = make_plan(config, allow_code=allow_code)
+                    scales = _lent_scales(config, echo)
+                    plan = make_plan(config, scales=scales, allow_code=allow_code)
                 finished = run_job(plan, notify, keep=keep, command=command)
                 job = read_job(finished.store.url)
                 usual = job if baseline is None else read_job(baseline)
@@ -171,6 +174,7 @@ def evaluate(
                     workflow=workflow.name,
                     evaluation=key,
                     baseline=baseline,
+                    companions=_companions(plan),
                     passed=all(result.passed for result in results) if results else None,
                     failures=_messages(results, "failed"),
                     warnings=_messages(results, "warned"),
@@ -230,18 +234,47 @@ def _baseline(
         if tagged is not None and not _is_there(tagged):
             raise BadInput(f"{where}: baseline.tag: the job of {rule.tag}, {tagged.url}, is gone")
         return None if tagged is None else tagged.url
-    rows = plan.fingerprints["corpus"], plan.fingerprints.get("reference")
+    gone: list[Entry] = []
 
     def suits(entry: Entry) -> bool:
-        if (entry.corpus_fingerprint, entry.reference_fingerprint) == rows:
+        if _has_rows_of(entry, plan):
             return False
         if not _is_there(entry):
-            echo(f"{strip_credentials(entry.url)} is gone, so an earlier job is the baseline")
+            gone.append(entry)
             return False
         return True
 
     latest = pick_baseline(registry, rule, workflow.name, suits)
+    if latest is None and gone:
+        raise BadInput(
+            f"{where}: baseline: {strip_credentials(gone[0].url)} is gone, and no earlier job is "
+            "there; restore it, or leave it out with latentscale history reject "
+            f"{registry.store.url} {gone[0].job} --reason WHY"
+        )
+    for entry in gone:
+        echo(f"{strip_credentials(entry.url)} is gone, so an earlier job is the baseline")
     return None if latest is None else latest.url
+
+
+def _has_rows_of(entry: Entry, plan: Plan) -> bool:
+    """Return whether a registered job has the rows of a plan, with the same labels and weights."""
+    rows = plan.fingerprints["corpus"], plan.fingerprints.get("reference")
+    same = entry.companions is None or entry.companions == _companions(plan)
+    return same and (entry.corpus_fingerprint, entry.reference_fingerprint) == rows
+
+
+def _companions(plan: Plan) -> str:
+    """Return a checksum of the labels and weights of a plan's corpora."""
+    corpora = plan.facts.corpora.items()
+    return digest({role: [corpus.labels, corpus.weights] for role, corpus in corpora})[:16]
+
+
+def _lent_scales(config: JobConfig, echo: Echo) -> dict[str, float]:
+    """Return the scales that the baseline lends; those that it lacks are derived anew."""
+    scales = find_scales(config)
+    if lacking := [name for name, value in scales.items() if value is None]:
+        echo(f"the baseline has no {' and no '.join(lacking)}, so this job derives its own")
+    return {name: value for name, value in scales.items() if value is not None}
 
 
 def _is_there(entry: Entry) -> bool:
@@ -266,10 +299,8 @@ def _identify(
     found = _registered(registry, key)
     if not moving or found is None or found.baseline == _stripped(baseline):
         return key, found
-    rows = plan.fingerprints["corpus"], plan.fingerprints.get("reference")
     moved = any(
-        entry.registered > found.registered
-        and (entry.corpus_fingerprint, entry.reference_fingerprint) != rows
+        entry.registered > found.registered and not _has_rows_of(entry, plan)
         for entry in registry.entries(workflow.name)
     )
     if not moved:

@@ -218,6 +218,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
             "--junit writes the results of gates; name them with --gates",
         ),
         (["a", "b", "--json", "--markdown"], "--json and --markdown both print; name a file"),
+        (["a", "b", "--history", "h"], "--history is for gates with drift; name them with --gates"),
     ],
 )
 def test_bad_usage(latentscale: Command, arguments: list[str], message: str) -> None:

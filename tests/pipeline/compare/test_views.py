@@ -171,7 +171,7 @@ def check_junit(text: str) -> list[ET.Element]:
     for case in cases:
         assert case.tag == "testcase"
         assert set(case.attrib) == {"classname", "name", "time"}
-        assert [child.tag for child in case] in ([], ["failure"])
+        assert [child.tag for child in case] in ([], ["failure"], ["system-out"])
     for case in failed:
         assert set(case[0].attrib) == {"message", "type"}
     return cases
@@ -205,6 +205,15 @@ def test_hostile_names_are_text_in_junit() -> None:
     assert first.attrib["name"] == f"label={SHOWN} min=3"
     assert SHOWN in first[0].attrib["message"]
     assert second[0].attrib["message"].endswith(f"is null: {SHOWN}")
+
+
+def test_a_gate_that_checked_nothing_says_so_everywhere() -> None:
+    result = GateResult(Gate(measure="toy", min=1.0), (), (), "3 earlier jobs; limits begin at 5")
+    [case] = check_junit(junit_xml(compared(), [result]))
+    assert [child.tag for child in case] == ["system-out"]
+    assert case[0].text == "3 earlier jobs; limits begin at 5"
+    shown, _ = tables(comparison_markdown(compared(), [result]))
+    assert shown[0][1][1] == "passed; 3 earlier jobs; limits begin at 5"
 
 
 # --- Markdown ---------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 
 from latentscale_pipeline.config.cluster import Auto, Serial
 from latentscale_pipeline.config.job import JobConfig, read_config
+from latentscale_pipeline.config.section import parse_yaml
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.identity import config_hash, job_id
 from latentscale_pipeline.jobs.plan import measure_sections
@@ -277,11 +278,26 @@ def test_a_key_that_is_given_twice_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "read_as"), [("010", 8), ("-017", -15), ("12:30", 750), ("0", 0), ("0x1f", 31)]
+)
+def test_a_number_that_yaml_reads_otherwise_than_people_is_refused(text: str, read_as: int) -> None:
+    if text in {"0", "0x1f"}:
+        assert parse_yaml(f"seed: {text}", "job.yaml") == {"seed": read_as}
+        return
+    said = f"job.yaml: not valid YAML: line 2: {text} would be {read_as}; write the number that is"
+    with pytest.raises(BadInput, match=f"^{said}"):
+        parse_yaml(f"name: a\nseed: {text}\n", "job.yaml")
+    assert parse_yaml(f"label: '{text}'", "job.yaml") == {"label": text}
+
+
+@pytest.mark.parametrize(
     ("text", "place"),
     [
         ("seed: yes", "seed is true"),
         ("measures: {heat: {k: on}}", "measures.heat: k is true"),
         ("measures: {heat: {tolerance: no}}", "measures.heat: tolerance is false"),
+        ("measures: {vendi: {orders: [1, yes]}}", "measures.vendi: orders has true"),
+        ("measures: {magnitude: {scales: [no, 2.0]}}", "measures.magnitude: scales has false"),
     ],
 )
 def test_a_word_is_not_taken_for_a_number(text: str, place: str) -> None:

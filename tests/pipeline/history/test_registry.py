@@ -452,6 +452,16 @@ def test_a_series_without_verdicts_opens_with_the_control_limits() -> None:
     outside = opening(*usual, 9.0)
     assert (outside.kind, outside.heading) == ("differs", "Outside the control limits")
     assert outside.sentences[0] == "In the last job these lie outside: toy: spread."
+    # Jobs that aren't shown set limits as well.
+    entries = [night(n, v) for n, v in enumerate((*usual, 9.0), 1)]
+    few = series_report(entries, "nightly", shown=2)
+    assert few.opening is not None
+    assert few.opening.heading == outside.heading
+    assert len(few.opening.marks) == 2
+    (figure,) = few.sections[0].figures
+    limits = [curve.y[-1] for curve in figure.panels[0].curves if curve.style == LIMITS]
+    (figure,) = series_report(entries, "nightly").sections[0].figures
+    assert limits == [curve.y[-1] for curve in figure.panels[0].curves if curve.style == LIMITS]
 
 
 def test_a_job_whose_gates_failed_sets_no_limits(tmp_path: Path, latentscale: Command) -> None:

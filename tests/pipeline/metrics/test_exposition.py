@@ -61,14 +61,17 @@ def test_hostile_names_stay_values(openmetrics: bool) -> None:
 
 
 def test_rows_without_a_label_are_not_all_rows() -> None:
-    text = format_metrics([job(row(1.0), row(2.0, label=""), row(3.0, label="cats"))]).decode()
+    labels = ("", "cats", "(no label)", '"(no label)"')
+    rows = [row(value, label=label) for value, label in enumerate(labels, 2)]
+    text = format_metrics([job(row(1.0), *rows)]).decode()
     found = {
         sample.labels["label"]: sample.value
         for family in parse_text(text)
         for sample in family.samples
         if sample.name == "latentscale_score"
     }
-    assert found == {"": 1.0, "(no label)": 2.0, "cats": 3.0}
+    quoted = {'"(no label)"': 4.0, '""(no label)""': 5.0}
+    assert found == {"": 1.0, "(no label)": 2.0, "cats": 3.0, **quoted}
 
 
 def test_a_job_says_which_it_is_and_when() -> None:

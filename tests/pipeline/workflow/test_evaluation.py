@@ -292,6 +292,55 @@ def test_a_baseline_that_is_gone_leaves_the_one_before(place: Path, latentscale:
     assert f"baseline.tag: the job of release, {last['folder']}, is gone" in ended.err
 
 
+def test_a_lost_baseline_passes_nothing(place: Path, latentscale: Command) -> None:
+    assert night(latentscale, 1).code == 0
+    [first] = json.loads(latentscale("history", "list", "history", "--json").out)
+    shutil.rmtree(first["folder"])
+    ended = night(latentscale, 3)
+    assert ended.code == 2, ended.out
+    assert f"baseline: {first['folder']} is gone, and no earlier job is there; restore" in ended.err
+    leave_out = ("history", "reject", "history", first["job"], "--reason", "deleted")
+    assert latentscale(*leave_out).code == 0
+    ended = night(latentscale, 3)
+    assert (ended.code, "baseline:   none yet" in ended.out) == (0, True), ended.err
+
+
+def test_labels_that_changed_are_another_evaluation(place: Path, latentscale: Command) -> None:
+    rows = len(np.load(place / "night-1.npy"))
+    kinds = (["x", "y"] * rows)[:rows]
+    gate = {"measure": "label_shares", "label": "y", "max_drop": 0.3}
+    corpora = {"corpus": "night-1.npy", "labels": "labels.txt"}
+    write_workflow(place, gates=[gate], corpora=corpora)
+    (place / "labels.txt").write_text("\n".join(kinds) + "\n")
+    assert latentscale("workflow", "run", "nightly.yaml", "--quiet").code == 0
+    assert "evaluated before" in latentscale("workflow", "run", "nightly.yaml", "--quiet").err
+    fewer = [kind if place % 4 else "x" for place, kind in enumerate(kinds)]
+    fewer = ["x" if place % 3 else kind for place, kind in enumerate(fewer)]
+    (place / "labels.txt").write_text("\n".join(fewer) + "\n")
+    ended = latentscale("workflow", "run", "nightly.yaml", "--quiet")
+    assert ended.code == 1, ended.out + ended.err
+    assert "label_shares share (label y) (corpus) fell by" in ended.err
+
+
+def test_a_scale_that_the_baseline_lacks_is_derived(place: Path, latentscale: Command) -> None:
+    write_workflow(place, gates=[])
+    cosine = ("-o", "job.measures={vendi: {kernels: [cosine]}}")
+    both = ("-o", "job.measures={vendi: {kernels: [cosine, {name: rbf, bandwidth: median}]}}")
+    assert night(latentscale, 1, *cosine).code == 0
+    ended = night(latentscale, 2, *both)
+    assert ended.code == 0, ended.err
+    assert "the baseline has no bandwidth, so this job derives its own\n" in ended.err
+    third = night(latentscale, 3, *both)
+    assert third.code == 0, third.err
+    assert "derives its own" not in third.err
+    second, last = (
+        {row["bandwidth"] for row in job["measures"]["vendi"]["corpus"] if row["kernel"] == "rbf"}
+        for job in results(place)[1:]
+    )
+    assert len(second) == 1
+    assert second == last
+
+
 def test_an_evaluation_of_incomparable_scores_is_another_one(
     place: Path, latentscale: Command
 ) -> None:
