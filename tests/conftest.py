@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-# The same examples in every run; `--hypothesis-profile default` looks for others.
-settings.register_profile("seeded", derandomize=True, database=None)
+# The same examples in every run, however slow; `--hypothesis-profile default` looks for others.
+settings.register_profile("seeded", derandomize=True, database=None, deadline=None)
 settings.load_profile("seeded")
 
 # As in the workers of a cluster, and before numba is loaded: its threads can't be taken back.

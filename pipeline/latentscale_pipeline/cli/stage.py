@@ -36,6 +36,7 @@ from latentscale_pipeline.executors.stepwise import (
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.resume import plan_again
 from latentscale_pipeline.jobs.run import job_work, prepare_job, work_with_caches
+from latentscale_pipeline.measures.finished_job import find_job
 from latentscale_pipeline.storage.lock import refuse_if_running
 from latentscale_pipeline.storage.urls import storage_options
 
@@ -184,7 +185,7 @@ def finalise(job: str, name: str, keep: bool, as_json: bool, **how: Any) -> None
 def _planned(job: str, overrides: tuple[str, ...], allow_code: bool) -> Iterator[Plan]:
     """Plan a job again from its folder, unless it is running."""
     with ended_by_signals():
-        plan = plan_again(job, overrides, allow_code=allow_code)
+        plan = plan_again(find_job(job).address, overrides, allow_code=allow_code)
         with storage_options(plan.config.storage_options):
             refuse_if_running(plan.store)
             yield plan

@@ -23,6 +23,7 @@ from latentscale_pipeline.jobs.schedulers import look_at
 from latentscale_pipeline.jobs.sources import SOURCE_NAMES, JobSources
 from latentscale_pipeline.jobs.submission import (
     UNKNOWN_HASH,
+    check_scheduler,
     plan_submission,
     plan_without_ingest,
     preview_workers,
@@ -73,6 +74,7 @@ def submit(
         if dry_run:
             _preview(job, sources, **how)
             return
+        check_scheduler(job)
         job = ingest_given(job, sources, quiet=quiet)
         plan = plan_job(job, allow_code=how["allow_code"], quiet=quiet)
         if is_finished(plan):

@@ -18,10 +18,10 @@ import xxhash
 from latentscale.array_types import BoolArray, Int64Array
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import matching_rows, names_in, suggest_quotes
-from latentscale_pipeline.corpus.formats.container import STRINGS
 from latentscale_pipeline.corpus.formats.zarr import corpus_rows
 from latentscale_pipeline.corpus.ingest.sources import Source, Sources
 from latentscale_pipeline.corpus.tables import Table
+from latentscale_pipeline.corpus.text_arrays import is_among
 from latentscale_pipeline.errors import BadInput
 
 SUGGESTED_AMONG = 100_000
@@ -74,9 +74,9 @@ def choose_rows(
     for name, wanted in (("ids", selection.ids), ("labels", selection.labels)):
         if wanted is not None:
             known = _companion(corpus, name)
-            given = np.array(list(wanted), STRINGS)
-            having = np.isin(known, given)
-            missing = [] if having.all() else given[~np.isin(given, known)].tolist()
+            having = is_among(known, wanted)
+            there = set(known[having].tolist())
+            missing = [one for one in wanted if one not in there]
             if missing and (name == "labels" or not having.any()):
                 raise BadInput(f"{corpus.url}: {no_row_has(name[:-1], missing, known)}")
             chosen &= having

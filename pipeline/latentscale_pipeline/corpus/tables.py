@@ -24,6 +24,7 @@ from latentscale_pipeline.corpus.formats.container import KINDS, STRINGS, Unknow
 from latentscale_pipeline.corpus.formats.file import File
 from latentscale_pipeline.corpus.formats.text import unescape_formula
 from latentscale_pipeline.corpus.ingest.sources import COLUMNS, find_files
+from latentscale_pipeline.corpus.text_arrays import number_texts
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.urls import strip_credentials
 
@@ -171,8 +172,8 @@ class Table:
                 if (given[places] == known).all():
                     return places
             there = np.flatnonzero(given != "")
-            if np.isin(given[there], known).any():
-                places = self._find(known, given[there], name)
+            places = self._find(known, given[there], name)
+            if (places >= 0).any():
                 return np.where(places < 0, -1, there[places])
         such = f" (the first is {texts[0]!r})" if len(texts) else ""
         raise BadInput(
@@ -183,9 +184,9 @@ class Table:
 
     def _find(self, known: npt.NDArray[Any], given: npt.NDArray[Any], name: str) -> Int64Array:
         """Return where every id of the corpus is among those of the table; -1 where it isn't."""
-        # By numbers: NumPy's searchsorted doesn't find variable-width texts of 16 bytes and more.
-        _, numbers = np.unique(np.concatenate([given, known]), return_inverse=True)
-        given_numbers, known_numbers = np.split(numbers, [len(given)])
+        if not len(given):
+            return np.full(len(known), -1)
+        given_numbers, known_numbers = number_texts(given, known)
         order = np.argsort(given_numbers, kind="stable")
         ordered = given_numbers[order]
         repeated = np.flatnonzero(ordered[1:] == ordered[:-1])

@@ -139,18 +139,40 @@ def plan_submission(plan: Plan, *, requeue: bool, keep: bool, allow_code: bool) 
         If the configuration names no scheduler that takes drivers.
     """
     config = plan.config
-    kind = config.driver.kind or config.cluster.kind
+    kind = find_scheduler(config)
     arguments = ["resume", plan.store.url, "--here", "--wait", "--quiet"]
     arguments += ["--keep"] if keep else []
     arguments += ["--allow-code"] if allow_code else []
-    if kind == "slurm":
-        return _for_slurm(plan, arguments, requeue)
-    if kind == "kubernetes":
-        return _for_kubernetes(plan, arguments, requeue)
-    raise BadInput(
-        f"cluster.kind is {config.cluster.kind}, which takes no drivers; set driver.kind to slurm "
-        "or kubernetes, or use latentscale run"
-    )
+    return (_for_slurm if kind == "slurm" else _for_kubernetes)(plan, arguments, requeue)
+
+
+def find_scheduler(config: JobConfig) -> str:
+    """Return the kind of the scheduler that takes a job's driver.
+
+    Raises
+    ------
+    BadInput
+        If the configuration names none.
+    """
+    kind = config.driver.kind or config.cluster.kind
+    if kind not in {"slurm", "kubernetes"}:
+        raise BadInput(
+            f"cluster.kind is {config.cluster.kind}, which takes no drivers; set driver.kind to "
+            "slurm or kubernetes, or use latentscale run"
+        )
+    return kind
+
+
+def check_scheduler(config: JobConfig) -> None:
+    """Refuse a job that can't be submitted from here, before its sources are read.
+
+    Raises
+    ------
+    BadInput
+        If no scheduler takes its driver, or its command isn't installed.
+    """
+    if find_scheduler(config) == "slurm" and shutil.which("sbatch") is None:
+        raise BadInput("sbatch isn't installed here; submit the job on a machine that has Slurm")
 
 
 def plan_without_ingest(
@@ -211,6 +233,7 @@ def submit_job(plan: Plan, spec: SubmissionSpec, *, requeue: bool) -> Submission
     Incomplete
         If the scheduler doesn't accept the driver.
     """
+    check_scheduler(plan.config)
     if isinstance(plan.config.cluster, Batch):
         # Fail now: the driver would fail only after it has waited in the queue.
         import_jobqueue(plan.config.cluster)
@@ -300,8 +323,6 @@ def _log_pattern(store: ObjectStore) -> str:
 
 
 def _hand_to_slurm(spec: SubmissionSpec, options: Mapping[str, Mapping[str, Any]]) -> str:
-    if shutil.which(spec.command[0]) is None:
-        raise BadInput("sbatch isn't installed here; submit the job on a machine that has Slurm")
     # fsspec reads its options from variables of these names.
     own = {f"FSSPEC_{name.upper()}": json.dumps(dict(v)) for name, v in options.items()}
     try:

@@ -10,6 +10,7 @@ import numpy as np
 from latentscale.array_types import Int64Array
 from latentscale_pipeline.corpus.expressions import names_in, texts_equalled
 from latentscale_pipeline.corpus.selection import no_row_has
+from latentscale_pipeline.corpus.text_arrays import is_among
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
@@ -125,10 +126,9 @@ def explain_none(found: FoundRows) -> str:
         given = texts_equalled(found.where, name) if found.where is not None else []
         if given:
             known = found.rows.read(name, np.arange(found.rows.corpus.n)).values
-            missing = np.array(given, known.dtype)
-            missing = missing[~np.isin(missing, known)]
-            if missing.size:
-                return f"no such rows: {no_row_has(name, missing.tolist(), known)}"
+            there = set(known[is_among(known, given)].tolist())
+            if missing := [one for one in given if one not in there]:
+                return f"no such rows: {no_row_has(name, missing, known)}"
     return "no such rows"
 
 

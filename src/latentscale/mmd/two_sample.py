@@ -12,7 +12,9 @@ the RBF kernel MMD is 0 only if P = Q; under the linear kernel if the means are 
 *Test.* Random divisions of the groups into two sides say what chance makes of the discrepancy
 (:mod:`latentscale.sampling.divisions`; section 2.3 there has the same for rows). Groups of one row
 give the permutation test of rows. Larger groups see the same differences, for the discrepancy is
-that of all their rows; only the divisions it is compared with are fewer.
+that of all their rows; only the divisions it is compared with are fewer. A bandwidth that one of
+the corpora determines is kept in all divisions. Where that corpus has few rows, the p-value is
+approximate: with 20 rows under the median of their distances, 3.5 % of tests reach 0.05.
 
 *Sampling error.* Leaving out one group of a corpus after another changes the discrepancy; the
 jackknife's variances of both corpora add up. Where P = Q, the error is about the root of two times

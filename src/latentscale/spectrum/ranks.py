@@ -228,8 +228,9 @@ def _corrected(
     low, high = np.sort(back(extrapolated + np.array([-reach, reach])))
     ends = min(found, max(1.0, float(low))), max(found, min(most, float(high)))
     estimate = Estimate(found, *ends, "estimate", "jackknife")
-    # The slope from the scale back, by which errors are multiplied.
-    beside = back(whole + np.array([-1e-6, 1e-6]))
+    # The slope from the scale back, by which errors are multiplied: of what is given, which may be
+    # far from the score as it is.
+    beside = back(scale(np.array([found])) + np.array([-1e-6, 1e-6]))
     slope = abs(float(beside[1] - beside[0])) / 2e-6
     return Corrected(estimate, slope * float(jackknife_error(others)))
 

@@ -182,6 +182,22 @@ def test_corrections_find_the_source_and_errors_cover_it(source: Any, tries: int
         assert (0.9 <= share <= 0.99) if tries > 100 else share >= 0.84
 
 
+@pytest.mark.parametrize(("n", "d", "most"), [(45, 48, 2.2), (60, 10, 1.4)])
+def test_errors_are_not_too_small_where_the_correction_is_large(
+    n: int, d: int, most: float
+) -> None:
+    """A third of the real one, where the slope of the score as it is was taken."""
+    found = []
+    for seed in range(40):
+        rows = np.zeros((n, 48))
+        rows[:, :d] = np.random.default_rng(seed).normal(size=(n, d)) * np.linspace(0.2, 2, d)
+        found.append(scored(rows, np.random.default_rng([2, seed])))
+    for name in ("rank", "ratio"):
+        errors = np.array([each[name][1].sampling_error for each in found])
+        real = np.std([each[name][1].estimate.value for each in found], ddof=1)
+        assert 0.85 < np.sqrt(np.mean(errors**2)) / real < most
+
+
 def heavy_tails(generator: np.random.Generator, n: int) -> np.ndarray:
     lengths = np.sqrt(generator.chisquare(4, size=(n, 1)) / 4)
     return generator.normal(size=(n, 48)) / np.arange(1, 49) / lengths

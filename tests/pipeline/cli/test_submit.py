@@ -114,3 +114,25 @@ def test_sources_and_their_labels(latentscale: Command, tmp_path: Path) -> None:
     assert (submitted.code, submitted.err) == (0, "")
     again = json.loads(latentscale("plan", target, *options, "--json").out)
     assert f" resume {again['job']['folder']} --here" in submitted.out
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("serial", "cluster.kind is serial, which takes no drivers; set driver.kind"),
+        ("slurm", "sbatch isn't installed here; submit the job on a machine that has Slurm"),
+    ],
+)
+def test_what_cannot_be_submitted_is_refused_before_anything_is_read(
+    kind: str,
+    message: str,
+    tmp_path: Path,
+    latentscale: Callable[..., Ended],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    np.save(tmp_path / "a.npy", np.eye(20, dtype="f4"))
+    options = ("-o", f"cluster.kind={kind}", "--output", tmp_path / "jobs")
+    ended = latentscale("submit", tmp_path / "a.npy", *options)
+    assert (ended.code, message in ended.err) == (2, True), ended.err
+    assert not (tmp_path / "jobs").exists()

@@ -142,6 +142,8 @@ def test_a_whole_job_by_hand_gives_the_serial_numbers(
     assert prepared.code == 0, prepared.err
     job = prepared.out.strip()
     names = latentscale("stage", "list", job).out.split()
+    short = latentscale("stage", "list", job.rpartition("-")[0])
+    assert short.out.split() == names, short.err
     for name in names:
         while (begun := latentscale("stage", "init", job, name)).out.strip() != "0":
             assert begun.code == 0, begun.err

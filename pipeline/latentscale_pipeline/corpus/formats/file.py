@@ -37,7 +37,7 @@ _STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure", "httpx", "httpx2"}
 class File:
     """A file or folder with its file system and its entry in a listing.
 
-    ``changed`` is its etag or modification time.
+    ``changed`` is its etag or modification time, and on a disk also that of its entry there.
     """
 
     fs: Any
@@ -51,6 +51,9 @@ class File:
         """Return the file for an entry of a listing."""
         path = str(about["name"]).rstrip("/")
         changed = next((str(about[key]) for key in _CHANGES if key in about), None)
+        if isinstance(fs, LocalFileSystem):
+            # An archive may give all its files one time of modification.
+            changed = f"{changed} {about.get('created')}"
         return File(fs, path, about["type"] == "directory", int(about["size"] or 0), changed)
 
     @property

@@ -355,7 +355,7 @@ def _source(container: Container, vectors: str | None, columns: Mapping[str, str
 def source_key(patterns: Sequence[str], target: str | None = None) -> str:
     """Return a hash of the state of sources without reading them: 32 hexadecimal characters.
 
-    It covers path, size and modification time (or etag) of every file, in order. The arguments are
+    It covers path, size and times of change (or etag) of every file, in order. The arguments are
     those of :func:`open_sources`.
     """
     whole = xxhash.xxh3_128()
@@ -366,7 +366,7 @@ def source_key(patterns: Sequence[str], target: str | None = None) -> str:
 
 
 def _identity(file: File) -> bytes:
-    """Return path, size and modification time (or etag) of a file, or of all files in a folder."""
+    """Return path, size and times of change (or etag) of a file, or of all files in a folder."""
     files = [file]
     if file.is_folder:
         with file_errors(file.name):
@@ -431,6 +431,8 @@ def find_files(pattern: str, target: str | None = None) -> list[File]:
 JOB_FILES = frozenset({"config.json", "plan.json"})
 """Files that tell the folder of a job from a folder of vectors."""
 
+COPY = re.compile(r"[0-9a-f]{32}\.zarr")
+"""Name of a corpus that a job made of a source, in the folder ``corpora`` of its output."""
 
 NOTES = frozenset({"_metadata", "_common_metadata", "_delta_log"})
 """What other programs note beside the files of a table, in formats that could be read."""
@@ -445,13 +447,16 @@ def _above(path: str) -> list[str]:
 def _below(entry: File, results: str | None) -> list[File]:
     """Return the entry itself or, for a plain folder, all files and Zarr folders below it.
 
-    The arrays of jobs aren't vectors, so their folders are left out. So is what is hidden, or noted
-    beside a table.
+    The arrays of jobs aren't vectors, so their folders are left out; so are the corpora beside
+    them, which were made of sources. So is what is hidden, or noted beside a table.
     """
     if not entry.is_folder or is_zarr(entry):
         return [entry]
     listed = [File.of(entry.fs, about) for about in entry.fs.ls(entry.path, detail=True)]
-    if {child.path.rsplit("/", 1)[-1] for child in listed} >= JOB_FILES:
+    names = {child.path.rsplit("/", 1)[-1] for child in listed}
+    if names >= JOB_FILES:
+        return []
+    if entry.path.endswith("/corpora") and any(map(COPY.fullmatch, names)):
         return []
     return [
         found

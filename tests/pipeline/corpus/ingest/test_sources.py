@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -395,6 +396,32 @@ def test_results_among_the_sources_are_no_sources(tmp_path: Path) -> None:
     key = source_key([str(tmp_path)], output)
     ensure_corpus(str(tmp_path), output)
     assert source_key([str(tmp_path)], output) == key
+
+
+def test_the_copies_that_jobs_made_are_no_sources(tmp_path: Path) -> None:
+    """The output may be the folder of the sources, or that of another run may lie in it."""
+    folder = str(tmp_path)
+    np.save(tmp_path / "v.npy", PLAIN)
+    first = ensure_corpus(folder, folder)
+    assert ensure_corpus(folder, folder).url == first.url
+    assert first.n == ensure_corpus(folder, str(tmp_path / "jobs")).n == len(PLAIN)
+    assert ensure_corpus(folder, str(tmp_path / "others")).n == len(PLAIN)
+    assert ingest([str(tmp_path / "*")], str(tmp_path / "c.zarr")).n == len(PLAIN)
+    # A corpus that is named is meant, and so is one of another name in such a folder.
+    assert ingest([first.url], str(tmp_path / "d.zarr")).n == len(PLAIN)
+    (tmp_path / "mine/corpora").mkdir(parents=True)
+    shutil.copytree(first.url, tmp_path / "mine/corpora/kept.zarr")
+    assert ingest([str(tmp_path / "mine")], str(tmp_path / "e.zarr")).n == len(PLAIN)
+
+
+def test_another_file_of_the_same_time_is_another_source(tmp_path: Path) -> None:
+    a = str(tmp_path / "a.npy")
+    np.save(a, PLAIN)
+    os.utime(a, (0, 0))
+    key = source_key([a])
+    np.save(a, PLAIN + 1)
+    os.utime(a, (0, 0))
+    assert source_key([a]) != key
 
 
 def test_a_pipe_is_refused_and_a_link_is_followed(tmp_path: Path) -> None:
