@@ -16,6 +16,7 @@ import pytest
 
 from latentscale import read_job, run
 from latentscale_pipeline.api import JobResults
+from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.storage.lock import hold_lock
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.conftest import Ended
@@ -405,3 +406,16 @@ def test_its_signature_shows_what_it_takes() -> None:
     shown = str(inspect.signature(run))
     for name in ("corpus", "reference", "measures", "output", "name"):
         assert f"{name}:" in shown
+
+
+@pytest.mark.parametrize("as_array", [False, True])
+def test_texts_may_be_long(as_array: bool, tmp_path: Path) -> None:
+    texts = ["word " * 300_000, *("b" * 20)]
+    given = np.array(texts) if as_array else texts
+    ids = ["x" * 150_000, *map(str, range(20))]
+    run(sample(1)[:21], texts=given, ids=ids, measures="duplicates", output=tmp_path)
+    [corpus] = [open_corpus(str(place)) for place in tmp_path.glob("corpora/*.zarr")]
+    assert corpus.texts("ids") == ids
+    shown = corpus.texts("texts")
+    assert shown is not None
+    assert (shown[0][:10], len(shown[0]), shown[1:]) == ("word word ", 200, ["b"] * 20)

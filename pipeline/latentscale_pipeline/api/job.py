@@ -66,6 +66,9 @@ from latentscale_pipeline.views.svg import draw_panels
 Texts = ArrayLike | str | Path
 """Ids, labels or texts: one per row, or the file that has them."""
 
+LONGEST_LINE = 100_000
+"""Characters of a text up to which texts are handed over as lines, and not as an array."""
+
 FIELDS = tuple(name for name in SOURCE_NAMES if name.removeprefix("reference_") not in SOURCE_TEXTS)
 """Arguments that say what is read of a file."""
 
@@ -533,8 +536,8 @@ def _place(
         open_corpus(target).check_sizes()
         return target
     with tempfile.TemporaryDirectory() as folder:
-        source = str(given) if rows is None else _file_of(rows.read_all(), f"{folder}/{role}.npy")
-        files = {name: _file_of(held[name], f"{folder}/{prefix}{name}.jsonl") for name in held}
+        source = str(given) if rows is None else _file_of(rows.read_all(), f"{folder}/{role}")
+        files = {name: _file_of(held[name], f"{folder}/{prefix}{name}") for name in held}
         there = ObjectStore(target).exists("")
         try:
             ingest(
@@ -569,7 +572,9 @@ def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
         held = (_text_of(text, row, name, kind) for row, text in enumerate(texts))
         # Only beginnings of texts are stored.
         shown = [beginning_of(text) if kind == "texts" else text for text in held]
-        return np.array(shown, STRINGS)
+        # A first line of JSON that is very long isn't known as one.
+        brief = max(map(len, shown), default=0) <= LONGEST_LINE
+        return np.array(shown, STRINGS if brief else str)
     if kind == "labels" and texts.ndim == 1 and texts.dtype.kind == "f":
         texts = np.array(format_whole_numbers(texts, 0, name))
     if texts.ndim != 1 or texts.dtype.kind not in "UTiu":
@@ -577,7 +582,7 @@ def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
             f"{name} must be one text or integer per row; got shape {texts.shape} and dtype "
             f"{texts.dtype}"
         )
-    return texts.astype(STRINGS)
+    return texts.astype(str, copy=False)
 
 
 def _as_array(given: Any) -> NDArray[Any]:
@@ -610,18 +615,18 @@ def _text_key(held: Texts, output: str) -> str:
     return digest(np.asarray(held).tolist())
 
 
-def _file_of(held: Texts, path: str) -> str:
+def _file_of(held: Texts, stem: str) -> str:
     """Return the file that has an array, or the one that was given."""
     if isinstance(held, str | Path):
         return str(held)
     values = np.asarray(held)
     if values.dtype.kind != "T":
-        np.save(path, values)
-        return path
+        np.save(f"{stem}.npy", values)
+        return f"{stem}.npy"
     # An array on disk has the length of the longest text for each row.
-    with Path(path).open("w", encoding="utf-8") as file:
+    with Path(f"{stem}.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps({"value": text}) + "\n" for text in values.tolist())
-    return path
+    return file.name
 
 
 def _ignore(event: str, **fields: Any) -> None:

@@ -16,7 +16,7 @@ from latentscale_pipeline.cli.source_arguments import SOURCE_OPTIONS, choose_sou
 from latentscale_pipeline.cli.status import ACTIVE_STATES, watch_job
 from latentscale_pipeline.config.cluster import Kubernetes
 from latentscale_pipeline.config.job import JobConfig
-from latentscale_pipeline.errors import Incomplete
+from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.run import is_finished
 from latentscale_pipeline.jobs.schedulers import look_at
@@ -74,13 +74,23 @@ def submit(
         if dry_run:
             _preview(job, sources, **how)
             return
-        check_scheduler(job)
+        _refuse_early(job, sources, allow_code=allow_code)
         job = ingest_given(job, sources, quiet=quiet)
         plan = plan_job(job, allow_code=how["allow_code"], quiet=quiet)
         if is_finished(plan):
             click.echo("nothing had to be submitted: this job was already finished")
         else:
             submit_and_report(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
+
+
+def _refuse_early(job: JobConfig, sources: JobSources, *, allow_code: bool) -> None:
+    """Refuse a job that can't be submitted from here before its sources are ingested."""
+    try:
+        check_scheduler(job)
+    except BadInput:
+        plan, prospects = plan_without_ingest(job, sources, allow_code=allow_code)
+        if prospects or not is_finished(plan):
+            raise
 
 
 def _preview(job: JobConfig, sources: JobSources, **how: bool) -> None:

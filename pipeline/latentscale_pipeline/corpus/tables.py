@@ -92,7 +92,7 @@ class Table:
         """Return a column of all files, what is missing, and whether texts may be numbers."""
         blocks: list[npt.NDArray[Any]] = []
         nulls: list[BoolArray] = []
-        as_numbers = True
+        untyped: list[bool] = []
         for file in self.files:
             container, field = open_values(file, "", name)
             if len(field.shape) != 1:
@@ -103,33 +103,56 @@ class Table:
             numbered = container.untyped(field)
             dtype = STRINGS if numbered else field.dtype
             field = replace(field, dtype=dtype, empty_for_null=dtype.kind in "biufT")
-            as_numbers = as_numbers and numbered
             for block in container.blocks(field, 0, field.shape[0]):
                 values, missing = _without_texts(block, dtype, container.locate(field))
-                if file.suffix == ".csv" and values.dtype.kind == "T":
-                    values = np.array([unescape_formula(text) for text in values.tolist()], STRINGS)
                 blocks.append(values)
                 nulls.append(missing)
+                untyped.append(numbered)
         if not blocks:
             raise BadInput(f"{self.where}: the table has no rows; name another file")
+        if any(untyped) and not all(untyped):
+            for place in np.flatnonzero(untyped).tolist():
+                blocks[place], missing = _numbers(blocks[place])
+                nulls[place] = nulls[place] | missing
         if len({block.dtype.kind == "T" for block in blocks}) > 1:
             raise BadInput(
                 f"{self.where}: its {name} is text in one file and numbers in another; fix it"
             )
-        return self._joined(blocks, name), np.concatenate(nulls), as_numbers
+        return self._joined(blocks, name), np.concatenate(nulls), all(untyped)
 
     def _joined(self, blocks: Sequence[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
         """Return the values of all files, and refuse whole numbers that would lose digits."""
-        joined = np.concatenate(blocks)
         whole = [block for block in blocks if block.dtype.kind in "iu" and block.size]
-        if joined.dtype.kind != "f" or not any(block.max() >= EXACT for block in whole):
+        if not any(block.max() >= EXACT or block.min() <= -EXACT for block in whole):
+            return np.concatenate(blocks)
+        # Of a file in which all are missing, the type is often that of floats.
+        blocks = [np.zeros(len(each), np.int64) if _is_missing(each) else each for each in blocks]
+        joined = np.concatenate(blocks)
+        if joined.dtype.kind != "f":
             return joined
-        if len(whole) == len(blocks) and all(block.min() >= 0 for block in whole):
-            return np.concatenate(blocks, dtype=np.uint64, casting="unsafe")
+        if all(block.dtype.kind in "iu" for block in blocks):
+            for dtype in (np.int64, np.uint64):
+                limits = np.iinfo(dtype)
+                if all(limits.min <= each.min() and each.max() <= limits.max for each in whole):
+                    return np.concatenate(blocks, dtype=dtype, casting="unsafe")
         raise BadInput(
             f"{self.where}: its {name} has whole numbers beyond 2**53 in one file, and in another "
             "negative ones or fractions, so digits are lost; make text of them"
         )
+
+    def _as_given(self, texts: npt.NDArray[Any], known: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return ids as they were before they were written as CSV, if the corpus has more such."""
+        escaped = np.flatnonzero(np.strings.startswith(texts, "'"))
+        if not len(escaped) or not any(file.suffix == ".csv" for file in self.files):
+            return texts
+        written = texts[escaped].tolist()
+        given = [unescape_formula(text) for text in written]
+        there = set(known.tolist())
+        if sum(one in there for one in given) <= sum(one in there for one in written):
+            return texts
+        texts = texts.copy()
+        texts[escaped] = given
+        return texts
 
     def _places_by_order(self, rows: int) -> Int64Array | slice:
         """Return the row of the table for every row of the corpus, by their order."""
@@ -165,6 +188,7 @@ class Table:
         texts = column.astype(STRINGS) if column.dtype.kind != "S" else _decoded(column)
         texts[null] = ""
         known = np.concatenate(list(self.corpus.companion_blocks("ids"))).astype(STRINGS)
+        texts = self._as_given(texts, known)
         for written in (np.asarray, _as_whole_numbers):
             given = written(texts)
             if len(given) in {self.corpus.n, self.corpus.source_count}:
@@ -217,6 +241,10 @@ class Table:
 
 def _decoded(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.char.decode(column, "utf-8", "replace").astype(STRINGS)
+
+
+def _is_missing(values: npt.NDArray[Any]) -> bool:
+    return values.dtype.kind == "f" and bool(np.isnan(values).all())
 
 
 def _as_whole_numbers(texts: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -140,7 +140,7 @@ def evaluate(
                     reference="reference" in plan.facts.corpora,
                     baseline=workflow.baseline != "none",
                 )
-                baseline = _baseline(workflow, where, registry, plan, echo)
+                baseline, lost = _baseline(workflow, where, registry, plan, echo)
                 key, entry = _identify(registry, workflow, plan, gates, baseline)
                 page = registry.store.locate(f"evaluations/{key}/comparison.html")
                 if entry is not None:
@@ -150,6 +150,8 @@ def evaluate(
                     why = _why_no_baseline(workflow, registry, entry.registered)
                     look = _look_again(entry, workflow)
                     return Outcome(entry, True, page, no_baseline=why, look=look)
+                if lost is not None:
+                    raise lost
                 why = _why_no_baseline(workflow, registry)
                 if baseline is not None and workflow.scales_from == "baseline":
                     echo(f"baseline, and source of the scales: {strip_credentials(baseline)}")
@@ -213,8 +215,8 @@ def _baseline(
     registry: Registry,
     plan: Plan,
     echo: Echo,
-) -> str | None:
-    """Return the folder of the baseline that the workflow's rule picks.
+) -> tuple[str | None, BadInput | None]:
+    """Return the folder of the baseline that the workflow's rule picks, or why it has none to use.
 
     The latest job is another one than that of the same rows, or a job that is evaluated again with
     other gates would be its own baseline; and one whose folder is still there.
@@ -224,16 +226,16 @@ def _baseline(
         try:
             read_job(rule.job)
             # Another job is the latest one tomorrow; a folder stays what it is.
-            return find_job(rule.job).address if rule.job.endswith(LATEST) else rule.job
+            return find_job(rule.job).address if rule.job.endswith(LATEST) else rule.job, None
         except BadInput as error:
             raise BadInput(f"{where}: baseline.job: {error}") from None
     if rule == "none":
-        return None
+        return None, None
     if isinstance(rule, BaselineRule):
         tagged = pick_baseline(registry, str(rule.tag))
         if tagged is not None and not _is_there(tagged):
             raise BadInput(f"{where}: baseline.tag: the job of {rule.tag}, {tagged.url}, is gone")
-        return None if tagged is None else tagged.url
+        return None if tagged is None else tagged.url, None
     gone: list[Entry] = []
 
     def suits(entry: Entry) -> bool:
@@ -246,14 +248,14 @@ def _baseline(
 
     latest = pick_baseline(registry, rule, workflow.name, suits)
     if latest is None and gone:
-        raise BadInput(
+        return None, BadInput(
             f"{where}: baseline: {strip_credentials(gone[0].url)} is gone, and no earlier job is "
             "there; restore it, or leave it out with latentscale history reject "
             f"{registry.store.url} {gone[0].job} --reason WHY"
         )
     for entry in gone:
         echo(f"{strip_credentials(entry.url)} is gone, so an earlier job is the baseline")
-    return None if latest is None else latest.url
+    return None if latest is None else latest.url, None
 
 
 def _has_rows_of(entry: Entry, plan: Plan) -> bool:

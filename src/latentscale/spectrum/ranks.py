@@ -193,7 +193,7 @@ def corrected_rank(
     Corrected
         Its bracket holds what another choice of groups would give.
     """
-    return _corrected(value, left_out, twice, most, np.log, np.exp)
+    return _corrected(value, left_out, twice, most, np.log, np.exp, 1)
 
 
 def corrected_participation_ratio(
@@ -207,7 +207,7 @@ def corrected_participation_ratio(
     def inverse(values: Float64Array) -> Float64Array:
         return np.asarray(1.0 / np.maximum(values, 1.0 / most))
 
-    return _corrected(value, left_out, twice, most, inverse, inverse)
+    return _corrected(value, left_out, twice, most, inverse, inverse, 2)
 
 
 def _corrected(
@@ -217,7 +217,9 @@ def _corrected(
     most: float,
     scale: Callable[[Float64Array], Float64Array],
     back: Callable[[Float64Array], Float64Array],
+    power: int,
 ) -> Corrected:
+    """Correct a score on a scale, whose inverse has the slope score**power, but for the sign."""
     groups = len(left_out)
     whole, others, doubled = scale(np.array([value])), scale(left_out), scale(twice)
     extrapolated = groups * whole - (groups - 1) * others.mean()
@@ -228,11 +230,8 @@ def _corrected(
     low, high = np.sort(back(extrapolated + np.array([-reach, reach])))
     ends = min(found, max(1.0, float(low))), max(found, min(most, float(high)))
     estimate = Estimate(found, *ends, "estimate", "jackknife")
-    # The slope from the scale back, by which errors are multiplied: of what is given, which may be
-    # far from the score as it is.
-    beside = back(scale(np.array([found])) + np.array([-1e-6, 1e-6]))
-    slope = abs(float(beside[1] - beside[0])) / 2e-6
-    return Corrected(estimate, slope * float(jackknife_error(others)))
+    # The slope is that at what is given, which may be far from the score as it is.
+    return Corrected(estimate, found**power * float(jackknife_error(others)))
 
 
 def _bracketed(value: float, lower: float, upper: float, least: float, most: float) -> Estimate:

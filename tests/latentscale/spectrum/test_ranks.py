@@ -198,6 +198,15 @@ def test_errors_are_not_too_small_where_the_correction_is_large(
         assert 0.85 < np.sqrt(np.mean(errors**2)) / real < most
 
 
+def test_errors_at_the_ceiling_are_those_beside_it() -> None:
+    left_out, twice = np.array([59.0, 61.0] * 10), np.array([63.0] * 20)
+    errors = [
+        corrected_participation_ratio(62.0, left_out, twice, most).sampling_error
+        for most in (64.0, 64.001)
+    ]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-3)
+
+
 def heavy_tails(generator: np.random.Generator, n: int) -> np.ndarray:
     lengths = np.sqrt(generator.chisquare(4, size=(n, 1)) / 4)
     return generator.normal(size=(n, 48)) / np.arange(1, 49) / lengths

@@ -136,3 +136,13 @@ def test_what_cannot_be_submitted_is_refused_before_anything_is_read(
     ended = latentscale("submit", tmp_path / "a.npy", *options)
     assert (ended.code, message in ended.err) == (2, True), ended.err
     assert not (tmp_path / "jobs").exists()
+
+
+def test_a_finished_job_has_nothing_to_submit(
+    tmp_path: Path, latentscale: Callable[..., Ended]
+) -> None:
+    np.save(tmp_path / "a.npy", np.eye(20, dtype="f4"))
+    options = ("--measures", "duplicates", "-o", "cluster.kind=serial", "--output", tmp_path / "j")
+    assert latentscale("run", tmp_path / "a.npy", *options).code == 0
+    ended = latentscale("submit", tmp_path / "a.npy", *options)
+    assert (ended.code, "already finished" in ended.out) == (0, True), ended.err

@@ -21,6 +21,7 @@ from latentscale_pipeline.corpus import Corpus, open_corpus, verify
 from latentscale_pipeline.corpus.expressions import matching_rows, names_in
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.corpus.ingest.sidecars import read_column
 from latentscale_pipeline.corpus.selection import Selection, choose_rows
 from latentscale_pipeline.corpus.tables import Table
 from latentscale_pipeline.errors import BadInput
@@ -661,3 +662,37 @@ def test_many_ids_are_looked_up_at_once(tmp_path: Path) -> None:
     column, null = Table(corpus, str(tmp_path / "t.parquet")).column("row")
     np.testing.assert_array_equal(column, np.arange(n))
     assert not null.any()
+
+
+def test_ids_of_a_table_may_begin_with_apostrophes(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.eye(4, dtype="f4"))
+    (tmp_path / "ids.txt").write_text("'@ann\nbob\n=cy\n'-dee\n")
+    corpus = ingest(
+        [str(tmp_path / "rows.npy")], str(tmp_path / "c"), ids=str(tmp_path / "ids.txt")
+    )
+    (tmp_path / "t.csv").write_text("id,v\n'-dee,3\n=cy,2\nbob,1\n'@ann,0\n")
+    values, null = Table(corpus, str(tmp_path / "t.csv")).column("v")
+    assert (values.tolist(), null.any()) == ([0, 1, 2, 3], False)
+
+
+def test_numbers_in_files_of_unlike_types(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.eye(4, dtype="f4"))
+    corpus = ingest([str(tmp_path / "rows.npy")], str(tmp_path / "c"))
+    for name in ("mixed", "missing"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mixed/a.jsonl").write_text('{"s": 1.5}\n{"s": 2}\n')
+    pyarrow.parquet.write_table(pa.table({"s": [3.0, 4.0]}), tmp_path / "mixed/b.parquet")
+    values, _ = Table(corpus, str(tmp_path / "mixed")).column("s")
+    assert values.tolist() == [1.5, 2.0, 3.0, 4.0]
+    pyarrow.parquet.write_table(pa.table({"s": [2**60 + 1, 5]}), tmp_path / "missing/a.parquet")
+    none = pa.array([None, None], pa.float64())
+    pyarrow.parquet.write_table(pa.table({"s": none}), tmp_path / "missing/b.parquet")
+    values, null = Table(corpus, str(tmp_path / "missing")).column("s")
+    assert (values[:2].tolist(), null.tolist()) == ([2**60 + 1, 5], [False, False, True, True])
+
+
+def test_a_table_of_one_column_may_have_any_text(tmp_path: Path) -> None:
+    file = tmp_path / "one.csv"
+    file.write_text('text\nhello, world\n"quoted, too"\na\tb\n')
+    found = [text for block in read_column("texts", str(file), "text") for text in block.tolist()]
+    assert found == ["hello, world", "quoted, too", "a b"]

@@ -305,6 +305,14 @@ def test_a_lost_baseline_passes_nothing(place: Path, latentscale: Command) -> No
     assert (ended.code, "baseline:   none yet" in ended.out) == (0, True), ended.err
 
 
+def test_a_registered_evaluation_keeps_its_verdict(place: Path, latentscale: Command) -> None:
+    assert (night(latentscale, 1).code, night(latentscale, 2).code) == (0, 0)
+    first, _ = json.loads(latentscale("history", "list", "history", "--json").out)
+    shutil.rmtree(first["folder"])
+    again = night(latentscale, 2)
+    assert (again.code, "was evaluated before" in again.err) == (0, True), again.err
+
+
 def test_labels_that_changed_are_another_evaluation(place: Path, latentscale: Command) -> None:
     rows = len(np.load(place / "night-1.npy"))
     kinds = (["x", "y"] * rows)[:rows]

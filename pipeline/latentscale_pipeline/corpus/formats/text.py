@@ -43,6 +43,9 @@ from latentscale_pipeline.errors import BadInput
 WHITESPACE = " "
 """Delimiter that stands for any run of blanks."""
 
+NO_DELIMITER = "\x1f"
+"""Delimiter of a single column, whose texts may be in quotes: a sign that texts don't have."""
+
 WHOLE_LINE = ""
 """Delimiter that stands for none: each line is one value."""
 
@@ -301,8 +304,8 @@ def _naming(lines: Sequence[str], column: str | None) -> Dialect | None:
     """Return the dialect of a first line of names, if a column is one of them; else nothing."""
     if column is None or not lines:
         return None
-    # With one column there is no delimiter; a tab in its texts isn't one.
-    for delimiter in [sign for sign in "\t,;" if sign in lines[0]] or ",":
+    # With one column there is none: a tab or a comma in its texts isn't one.
+    for delimiter in [sign for sign in "\t,;" if sign in lines[0]] or NO_DELIMITER:
         names = tuple(cell.strip() for cell in Dialect(delimiter, (), 0).guess(lines[0]))
         if column in names and len(set(names)) == len(names):
             return Dialect(delimiter, names, 1)

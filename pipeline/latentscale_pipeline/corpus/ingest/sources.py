@@ -144,7 +144,7 @@ class Sources:
     def _described(self, field: Field) -> str:
         if field.name not in NAMES:
             return field.name
-        if field.dtype.kind not in KINDS or field.dated:
+        if field.dtype.kind not in KINDS or field.dated or field.unseen:
             return f"{field.name} ({field.kind}: {_why_left_out(field)})"
         lacking = (source.path for source in self.items if field.name not in source.names)
         without = next(lacking, None)
@@ -163,6 +163,7 @@ class Sources:
             and field.name not in {*COLUMNS["ids"], *COLUMNS["texts"]}
             and field.shape == (first.rows,)
             and field.dtype.kind in KINDS
+            and not field.unseen
             and all(field.name in source.names for source in self.items)
         )[:SUGGESTED]
 
@@ -170,7 +171,11 @@ class Sources:
     def unused_weights(self) -> str | None:
         """A field of the first source that is called weights, if it has none."""
         first = self.items[0]
-        names = {field.name for field in first.container.fields if field.shape == (first.rows,)}
+        names = {
+            field.name
+            for field in first.container.fields
+            if field.shape == (first.rows,) and not field.unseen
+        }
         found = sorted(names & WEIGHTS)
         return found[0] if found and "weights" not in first.columns else None
 
@@ -297,7 +302,7 @@ def open_sources(
 def _why_left_out(field: Field) -> str:
     if field.name in COLUMNS["labels"] and field.dtype.kind == "f":
         return f"--labels-column {field.name} takes it if all are whole numbers"
-    if field.dated:
+    if field.dated or field.unseen:
         (kind,) = (kind for kind, names in COLUMNS.items() if field.name in names)
         return f"--{kind}-column {field.name} takes it as text"
     return "neither text nor whole numbers"

@@ -12,6 +12,7 @@ import pytest
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus, ingest
+from latentscale_pipeline.corpus.ingest.sources import describe_sources, open_sources
 from latentscale_pipeline.corpus.selection import Selection, choose_rows
 from latentscale_pipeline.corpus.tables import Table
 from latentscale_pipeline.errors import BadInput
@@ -224,3 +225,12 @@ def test_numbers_in_the_first_lines_may_be_followed_by_texts(tmp_path: Path) -> 
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     corpus = ingest([str(tmp_path / "a.jsonl")], str(tmp_path / "c.zarr"))
     assert corpus.texts("ids") == corpus.texts("labels") == [str(given) for given in ids]
+
+
+def test_columns_without_a_value_are_not_suggested(tmp_path: Path) -> None:
+    rows = [{"v": [0.5, i], "note": None, "weights": None, "id": None} for i in range(4)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = "\n".join(describe_sources(open_sources([str(tmp_path / "a.jsonl")])))
+    assert "no weights" not in said
+    assert "note" not in said.partition("takes a column as labels")[2]
+    assert "id (without a value in the first rows: --ids-column id takes it as text)" in said
