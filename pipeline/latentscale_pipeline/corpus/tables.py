@@ -110,10 +110,9 @@ class Table:
                 untyped.append(numbered)
         if not blocks:
             raise BadInput(f"{self.where}: the table has no rows; name another file")
-        if any(untyped) and not all(untyped):
+        if not all(untyped):
             for place in np.flatnonzero(untyped).tolist():
-                blocks[place], missing = _numbers(blocks[place])
-                nulls[place] = nulls[place] | missing
+                blocks[place], nulls[place] = _typed(blocks[place])
         if len({block.dtype.kind == "T" for block in blocks}) > 1:
             raise BadInput(
                 f"{self.where}: its {name} is text in one file and numbers in another; fix it"
@@ -241,6 +240,13 @@ class Table:
 
 def _decoded(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.char.decode(column, "utf-8", "replace").astype(STRINGS)
+
+
+def _typed(texts: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Return untyped texts beside values that have a type: as numbers, also if all are missing."""
+    if (texts == "").all():
+        return np.full(len(texts), np.nan), np.ones(len(texts), dtype=bool)
+    return _numbers(texts)
 
 
 def _is_missing(values: npt.NDArray[Any]) -> bool:

@@ -15,8 +15,6 @@ from latentscale_pipeline.corpus.formats.text import escape_formula
 from latentscale_pipeline.errors import BadInput, how_to_install
 from latentscale_pipeline.rows.table import ColumnValues, Kind
 
-LINE_END = "\r\n"
-
 
 def write_rows(
     tables: Iterator[ColumnValues], kinds: Mapping[str, Kind], target: str, *, overwrite: bool
@@ -64,7 +62,7 @@ class _EndingInNewlines:
     file: TextIO
 
     def write(self, line: str) -> int:
-        return self.file.write(f"{line.removesuffix(LINE_END)}\n")
+        return self.file.write(line.removesuffix("\r\n") + "\n")
 
 
 def write_csv(tables: Iterator[ColumnValues], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:

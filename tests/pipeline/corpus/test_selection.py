@@ -684,6 +684,9 @@ def test_numbers_in_files_of_unlike_types(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pa.table({"s": [3.0, 4.0]}), tmp_path / "mixed/b.parquet")
     values, _ = Table(corpus, str(tmp_path / "mixed")).column("s")
     assert values.tolist() == [1.5, 2.0, 3.0, 4.0]
+    (tmp_path / "mixed/a.jsonl").write_text('{"s": null}\n{"s": null}\n')
+    _, null = Table(corpus, str(tmp_path / "mixed")).column("s")
+    assert null.tolist() == [True, True, False, False]
     pyarrow.parquet.write_table(pa.table({"s": [2**60 + 1, 5]}), tmp_path / "missing/a.parquet")
     none = pa.array([None, None], pa.float64())
     pyarrow.parquet.write_table(pa.table({"s": none}), tmp_path / "missing/b.parquet")

@@ -31,10 +31,10 @@ OF_MOMENTS: Mapping[str, Callable[[Moments], Estimate]] = {
 }
 """Scores of one corpus."""
 
-UNLIKE = 2
-"""How many times as many rows of the larger corpus are in the neighbour lists at most.
+LARGEST_RATIO = 2
+"""Rows of the larger corpus in neighbour lists, at most this many times those of the smaller.
 
-They are lists of both corpora together, and would hold hardly any rows of one much smaller.
+The lists are of both corpora together, and would hold hardly any rows of one much smaller.
 """
 
 SHARDS_PER_TASK = 8
@@ -75,14 +75,27 @@ def compare_pair(inputs: Inputs) -> Output:
     scores: dict[str, Any] = {"rows": [len(evaluated), len(reference)], "kid": asdict(kid)}
     if min(moment.count for moment in moments) >= 2:
         scores["fid"] = store_estimate(frechet_distance(*moments))
-    exact = exact_overlap(a, b, p["k"])
-    few = UNLIKE * min(len(a), len(b))
-    a, b = (_some(points, few, choice) for points in (a, b))
-    graph = asdict(approximate_overlap(a, b, p["k"], generator))
-    if len(a) + len(b) < sum(scores["rows"]):
-        beside = asdict(exact_overlap(a, b, p["k"]))
-        graph = {name: v + (graph[name] - beside[name]) for name, v in asdict(exact).items()}
-    return Output(values={**scores, "exact": asdict(exact), "graph": graph})
+    scores["exact"] = asdict(exact_overlap(a, b, p["k"]))
+    scores["graph"] = _overlap_of_lists(a, b, scores["exact"], p["k"], generator, choice)
+    return Output(values=scores)
+
+
+def _overlap_of_lists(
+    a: Points,
+    b: Points,
+    exact: Mapping[str, float],
+    k: int,
+    generator: np.random.Generator,
+    choice: np.random.Generator,
+) -> dict[str, float]:
+    """Return the exact scores with the difference that approximate neighbour lists make."""
+    most = LARGEST_RATIO * min(len(a), len(b))
+    few_a, few_b = (_some(points, most, choice) for points in (a, b))
+    found = asdict(approximate_overlap(few_a, few_b, k, generator))
+    if max(len(a), len(b)) <= most:
+        return found
+    beside = asdict(exact_overlap(few_a, few_b, k))
+    return {name: value + (found[name] - beside[name]) for name, value in exact.items()}
 
 
 def _some(points: Points, count: int, generator: np.random.Generator) -> Points:
