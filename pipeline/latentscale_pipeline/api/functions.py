@@ -125,7 +125,8 @@ def magnitude_function(
     target : float
         Share of the number of distinct rows that the magnitude reaches at the convergence scale.
     method : {"auto", "cholesky", "cg", "subsample", "nystrom"}
-        ``auto`` chooses by the number of rows.
+        ``auto`` chooses by the number of rows; ``nystrom`` is ``subsample`` with an estimate from
+        landmarks beside it.
     tolerance : float
         Relative width of a bracket at which iterations stop.
     budget : float
@@ -144,7 +145,7 @@ def magnitude_function(
 
     Notes
     -----
-    Above 5000 rows it costs about ten passes over all pairs of rows; below, n³/3 operations per
+    Above 1200 rows it costs about ten passes over all pairs of rows; below, n³/3 operations per
     scale.
     """
     listed: int | list[float]

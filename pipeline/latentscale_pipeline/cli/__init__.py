@@ -15,6 +15,7 @@ import io
 import os
 import re
 import select
+import signal
 import sys
 import tempfile
 import threading
@@ -25,6 +26,7 @@ from typing import NoReturn, cast
 import click
 
 from latentscale_pipeline.engine import TASK_THREAD
+from latentscale_pipeline.errors import Interrupted
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("ingest:ingest", "Turn embedding files into a corpus."),
@@ -148,16 +150,14 @@ def _without_collections() -> Iterator[None]:
 def main() -> NoReturn:
     """Run the command line, and report every error as one line and an exit code."""
     error: BaseException | None = None
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # Files and pipes get UTF-8, and a sign that a screen can't show ends no command.
-            encoding = stream.encoding if stream.isatty() else "utf-8"
-            stream.reconfigure(encoding=encoding, errors="replace")
+    _open_streams()
+    if os.environ.get("COLUMNS", "").strip() == "0":
+        del os.environ["COLUMNS"]  # rich would print nothing
     try:
         if COMPLETION in os.environ:
             _complete()
         # Not cli.main(), which ends with code 1 where a pipe is closed.
-        with cli.make_context("latentscale", sys.argv[1:]) as context:
+        with ended_by_signals(), cli.make_context("latentscale", sys.argv[1:]) as context:
             cli.invoke(context)
     except BaseException as raised:  # noqa: BLE001 -- the top level reports every error in one line
         error = raised
@@ -173,9 +173,56 @@ def main() -> NoReturn:
     _leave(code)
 
 
+def _open_streams() -> None:
+    """Make standard streams that take all text, and say if it can't be written."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # closed; the next file that is opened would take its place
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            mode = "w" if descriptor else "r"
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        # Files and pipes get UTF-8, and a sign that a screen can't show ends no command.
+        encoding = stream.encoding if stream.isatty() else "utf-8"
+        if isinstance(stream.buffer, io.RawIOBase):  # unbuffered, it forgets what a disk won't take
+            buffered = io.BufferedWriter(stream.detach())
+            stream = io.TextIOWrapper(buffered, encoding, "replace", line_buffering=True)
+            setattr(sys, name, stream)
+        stream.reconfigure(encoding=encoding, errors="replace")
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Turn Ctrl-C, SIGTERM and SIGHUP into an interruption, unless they are ignored.
+
+    The cleanup that follows ignores another SIGTERM or SIGHUP; another Ctrl-C ends it.
+    """
+    asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in asked}
+    heard = {number: old for number, old in before.items() if old is not signal.SIG_IGN}
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        for other in heard.keys() - {signal.SIGINT}:
+            signal.signal(other, signal.SIG_IGN)
+        raise Interrupted(f"by {signal.Signals(number).name}")
+
+    for number in heard:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)
+
+
 def _ending(error: BaseException | None) -> tuple[int, str]:
     """Return the exit code of an error, and the line that reports it."""
-    from latentscale_pipeline.errors import Interrupted, LatentscaleError
+    from latentscale_pipeline.errors import LatentscaleError
 
     match error:
         case None:
@@ -192,9 +239,19 @@ def _ending(error: BaseException | None) -> tuple[int, str]:
             return error.exit_code, f"latentscale: {_shown(error)}"
         case Unread() | SystemExit(__context__=BrokenPipeError()):  # rich ends the process so
             return CLOSED_PIPE, ""
-        case OSError(errno=errno.ENOSPC | errno.EDQUOT, filename=None):
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG, filename=None):
             return 3, "latentscale: the output can't be written: the disk is full; free some space"
+        case FileNotFoundError() if not _folder_exists():
+            return 2, "latentscale: this folder has been removed; change to another one"
     return 3, f"latentscale: {_keep_traceback(error)}"
+
+
+def _folder_exists() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _reader_is_gone() -> bool:

@@ -21,7 +21,7 @@ from latentscale_pipeline.cli.job_arguments import (
     read_job,
 )
 from latentscale_pipeline.cli.options import ON_INVALID, QUIET, taking
-from latentscale_pipeline.cli.run import ended_by_signals, ingest_given, plan_job, run_plan
+from latentscale_pipeline.cli.run import ingest_given, plan_job, run_plan
 from latentscale_pipeline.cli.source_arguments import COLUMN_OPTIONS
 from latentscale_pipeline.compare.matrix import Matrix, Places, format_csv, format_json
 from latentscale_pipeline.compare.matrix_report import matrix_lines, matrix_report
@@ -74,10 +74,9 @@ def matrix(
     sources = _named(given)
     name = name or "corpora"
     read = {key: settings.pop(key, None) for key in SOURCE_NAMES}
-    with ended_by_signals():
-        plans, jobs = _run(sources, name, settings, SourceChoice.of(read), quiet)
-        for plan in plans:  # the temporary data that jobs took from each other can go
-            run_plan(plan, quiet=True, verbose=False)
+    plans, jobs = _run(sources, name, settings, SourceChoice.of(read), quiet)
+    for plan in plans:  # the temporary data that jobs took from each other can go
+        run_plan(plan, quiet=True, verbose=False)
     found = Matrix(list(sources), jobs)
     document = format_json(found)
     with storage_options(plans[0].config.storage_options):

@@ -15,7 +15,7 @@ from latentscale_pipeline.cli.options import (
     WAIT,
     taking,
 )
-from latentscale_pipeline.cli.run import ended_by_signals, print_finished, run_plan
+from latentscale_pipeline.cli.run import print_finished, run_plan
 from latentscale_pipeline.cli.submit import submit_and_report
 from latentscale_pipeline.jobs.resume import plan_again
 from latentscale_pipeline.jobs.run import is_finished
@@ -53,14 +53,13 @@ def resume(
     Example:
       latentscale resume jobs/nightly-1a2b3c4d -o cluster.workers=8
     """
-    with ended_by_signals():
-        store = find_job(job)
-        plan = plan_again(store.address, overrides, allow_code=allow_code)
-        submission = None if here else last_submission(store)
-        if submission is not None and not is_finished(plan):
-            how = {"requeue": submission.requeue, "keep": keep, "allow_code": allow_code}
-            submit_and_report(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
-            return
-        how = {"wait": wait, "take_over": take_over, "keep": keep}
-        finished = run_plan(plan, quiet=quiet, verbose=verbose, **how)
+    store = find_job(job)
+    plan = plan_again(store.address, overrides, allow_code=allow_code)
+    submission = None if here else last_submission(store)
+    if submission is not None and not is_finished(plan):
+        how = {"requeue": submission.requeue, "keep": keep, "allow_code": allow_code}
+        submit_and_report(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
+        return
+    how = {"wait": wait, "take_over": take_over, "keep": keep}
+    finished = run_plan(plan, quiet=quiet, verbose=verbose, **how)
     print_finished(finished, as_json=as_json)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 from rich.console import Console
@@ -35,7 +32,7 @@ from latentscale_pipeline.cli.source_arguments import (
 )
 from latentscale_pipeline.config.cluster import IN_THE_DRIVER
 from latentscale_pipeline.config.job import JobConfig
-from latentscale_pipeline.errors import BadInput, GateFailed, Interrupted, how_to_install
+from latentscale_pipeline.errors import BadInput, GateFailed, how_to_install
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import Finished, is_finished, run_job
 from latentscale_pipeline.jobs.sources import SOURCE_NAMES, JobSources, ingest_sources
@@ -98,18 +95,17 @@ def run(
       latentscale run nightly.yaml --fail-on-difference
     """
     values = {name: about.pop(name) for name in SOURCE_NAMES}
-    with ended_by_signals():
-        config = read_job(given[0], **about)
-        config = ingest_given(config, choose_sources(given, config, values), quiet=quiet)
-        plan = plan_job(config, allow_code=allow_code, quiet=quiet)
-        if fail_on_difference:
-            _refuse_incomparable(plan)
-        if performance_report is not None:
-            _refuse_performance_report(plan)
-        how = {"wait": wait, "take_over": take_over, "verify": verify, "keep": keep}
-        finished = run_plan(
-            plan, quiet=quiet, verbose=verbose, performance_report=performance_report, **how
-        )
+    config = read_job(given[0], **about)
+    config = ingest_given(config, choose_sources(given, config, values), quiet=quiet)
+    plan = plan_job(config, allow_code=allow_code, quiet=quiet)
+    if fail_on_difference:
+        _refuse_incomparable(plan)
+    if performance_report is not None:
+        _refuse_performance_report(plan)
+    how = {"wait": wait, "take_over": take_over, "verify": verify, "keep": keep}
+    finished = run_plan(
+        plan, quiet=quiet, verbose=verbose, performance_report=performance_report, **how
+    )
     if performance_report is not None and not finished.computed:
         click.echo(f"{performance_report} wasn't written, as nothing ran on Dask", err=True)
     print_finished(finished, as_json=as_json, every_score=every_score)
@@ -169,9 +165,8 @@ def demo(output: str, every_score: bool, quiet: bool, verbose: bool) -> None:
         f"corpus={json.dumps(str(data / 'corpus.npy'))}",
         f"reference={json.dumps(str(data / 'reference.npy'))}",
     )
-    with ended_by_signals():
-        plan = plan_job(read_job(str(data / "demo.yaml"), overrides), allow_code=False, quiet=quiet)
-        finished = run_plan(plan, quiet=quiet, verbose=verbose)
+    plan = plan_job(read_job(str(data / "demo.yaml"), overrides), allow_code=False, quiet=quiet)
+    finished = run_plan(plan, quiet=quiet, verbose=verbose)
     print_finished(finished, every_score=every_score)
 
 
@@ -228,24 +223,3 @@ def print_finished(finished: Finished, *, as_json: bool = False, every_score: bo
         )
         click.echo(f"checked  {what}")
         click.echo("nothing had to be computed: this job was already finished")
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into an interruption.
-
-    The cleanup that follows ignores another SIGTERM; another Ctrl-C ends it.
-    """
-
-    def interrupt(number: int, frame: object) -> NoReturn:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise Interrupted(f"by {signal.Signals(number).name}")
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -22,7 +22,7 @@ from latentscale_pipeline.cli.options import (
     RUNTIME_OVERRIDES,
     taking,
 )
-from latentscale_pipeline.cli.run import ended_by_signals, plan_job
+from latentscale_pipeline.cli.run import plan_job
 from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.executors.stepwise import (
@@ -81,11 +81,10 @@ def prepare(config: Path, overrides: tuple[str, ...], allow_code: bool) -> None:
     Example:
       latentscale stage prepare nightly.yaml -o corpus=embeddings.zarr
     """
-    with ended_by_signals():
-        plan = plan_job(read_job(str(config), overrides), allow_code=allow_code)
-        with storage_options(plan.config.storage_options):
-            prepare_job(plan)
-            click.echo(plan.store.url)
+    plan = plan_job(read_job(str(config), overrides), allow_code=allow_code)
+    with storage_options(plan.config.storage_options):
+        prepare_job(plan)
+        click.echo(plan.store.url)
 
 
 @stage.command("list", no_args_is_help=True)
@@ -184,11 +183,10 @@ def finalise(job: str, name: str, keep: bool, as_json: bool, **how: Any) -> None
 @contextmanager
 def _planned(job: str, overrides: tuple[str, ...], allow_code: bool) -> Iterator[Plan]:
     """Plan a job again from its folder, unless it is running."""
-    with ended_by_signals():
-        plan = plan_again(find_job(job).address, overrides, allow_code=allow_code)
-        with storage_options(plan.config.storage_options):
-            refuse_if_running(plan.store)
-            yield plan
+    plan = plan_again(find_job(job).address, overrides, allow_code=allow_code)
+    with storage_options(plan.config.storage_options):
+        refuse_if_running(plan.store)
+        yield plan
 
 
 def _attempt() -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, read_job
 from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, KEEP, QUIET, taking
-from latentscale_pipeline.cli.run import ended_by_signals, ingest_given, plan_job
+from latentscale_pipeline.cli.run import ingest_given, plan_job
 from latentscale_pipeline.cli.source_arguments import SOURCE_OPTIONS, choose_sources
 from latentscale_pipeline.cli.status import ACTIVE_STATES, watch_job
 from latentscale_pipeline.config.cluster import Kubernetes
@@ -67,20 +67,19 @@ def submit(
       latentscale submit docs.parquet --vectors embedding -o cluster.kind=slurm
     """
     values = {name: about.pop(name) for name in SOURCE_NAMES}
-    with ended_by_signals():
-        how = {"requeue": requeue, "keep": keep, "allow_code": allow_code}
-        job = read_job(given[0], **about)
-        sources = choose_sources(given, job, values)
-        if dry_run:
-            _preview(job, sources, **how)
-            return
-        _refuse_early(job, sources, allow_code=allow_code)
-        job = ingest_given(job, sources, quiet=quiet)
-        plan = plan_job(job, allow_code=how["allow_code"], quiet=quiet)
-        if is_finished(plan):
-            click.echo("nothing had to be submitted: this job was already finished")
-        else:
-            submit_and_report(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
+    how = {"requeue": requeue, "keep": keep, "allow_code": allow_code}
+    job = read_job(given[0], **about)
+    sources = choose_sources(given, job, values)
+    if dry_run:
+        _preview(job, sources, **how)
+        return
+    _refuse_early(job, sources, allow_code=allow_code)
+    job = ingest_given(job, sources, quiet=quiet)
+    plan = plan_job(job, allow_code=how["allow_code"], quiet=quiet)
+    if is_finished(plan):
+        click.echo("nothing had to be submitted: this job was already finished")
+    else:
+        submit_and_report(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
 
 
 def _refuse_early(job: JobConfig, sources: JobSources, *, allow_code: bool) -> None:

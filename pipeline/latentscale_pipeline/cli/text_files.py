@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import click
 
-from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.storage.objects import FULL, ObjectStore, atomic_write
+
+_NOT_REPLACED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY}
+"""Errors where a file can't be moved into place, but perhaps be written, as one that is mounted."""
 
 
 def read_text(path: str | Path, what: str) -> str:
@@ -21,7 +26,10 @@ def read_text(path: str | Path, what: str) -> str:
 
 
 def write_text(path: str | None, text: str) -> None:
-    """Write text to a file or URL, or print it if none is named; an error is one line."""
+    """Write text to a file or URL, or print it if none is named; an error is one line.
+
+    What a file held before stays until all of the text is written.
+    """
     if path is None:
         click.echo(text, nl=False)
         return
@@ -30,6 +38,24 @@ def write_text(path: str | None, text: str) -> None:
         ObjectStore(folder).write(name, text.encode())
         return
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        _replace(Path(path).resolve(), text.encode())
     except OSError as error:
+        if error.errno in FULL:
+            raise Incomplete(f"{path}: the disk is full or over quota; free some space") from None
         raise BadInput(f"{path}: {error.strerror}; name a file that can be written") from None
+
+
+def _replace(path: Path, text: bytes) -> None:
+    """Write a file whole, or leave it as it is; a device or a pipe is written to."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(text)
+        return
+    try:
+        with atomic_write(path, durable=False) as file:
+            if path.exists():
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
+            file.write(text)
+    except OSError as error:
+        if error.errno not in _NOT_REPLACED or not path.exists():
+            raise
+        path.write_bytes(text)

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from latentscale_pipeline.cli.options import JSON, KEEP, OVERRIDES, QUIET, VERBOSE, taking
-from latentscale_pipeline.cli.run import echo_ingest, ended_by_signals
+from latentscale_pipeline.cli.run import echo_ingest
 from latentscale_pipeline.cli.run_progress import show_progress
 from latentscale_pipeline.cli.text_files import read_text
 from latentscale_pipeline.errors import GateFailed
@@ -60,19 +60,18 @@ def run(
     Exit codes: 0 passed or stepped aside, 1 a gate failed, 2 bad input, or jobs that can't be
     compared, 3 incomplete (run again).
     """
-    with ended_by_signals():
-        text = read_text(file, "a YAML file that describes a workflow")
-        read = read_workflow(text, str(file), overrides)
-        with show_progress(Console(stderr=True), quiet=quiet, verbose=verbose) as notify:
-            outcome = evaluate(
-                read,
-                str(file),
-                notify,
-                lambda line: click.echo(line, err=True),
-                echo_ingest=None if quiet else echo_ingest,
-                command=_without_secrets(sys.argv[1:]),
-                **how,
-            )
+    text = read_text(file, "a YAML file that describes a workflow")
+    read = read_workflow(text, str(file), overrides)
+    with show_progress(Console(stderr=True), quiet=quiet, verbose=verbose) as notify:
+        outcome = evaluate(
+            read,
+            str(file),
+            notify,
+            lambda line: click.echo(line, err=True),
+            echo_ingest=None if quiet else echo_ingest,
+            command=_without_secrets(sys.argv[1:]),
+            **how,
+        )
     if as_json:
         click.echo(json.dumps(describe_outcome(outcome), indent=1))
     _end(outcome, read.history, as_json)

@@ -147,12 +147,15 @@ def _machine() -> Iterator[Finding]:
 
 def _disk(part: str, folder: str) -> Finding:
     try:
-        free = format_bytes(shutil.disk_usage(folder).free)
+        free, writable = shutil.disk_usage(folder).free, _writable(Path(folder))
     except OSError as error:
         return Finding(part, "no", error.strerror or "can't be read", "use another folder")
-    if not _writable(Path(folder)):
-        return Finding(part, "no", f"{free} free, but can't be written", "write elsewhere")
-    return Finding(part, "yes", f"{free} free")
+    if not free:
+        return Finding(part, "no", "the disk is full", "free some space")
+    if not writable:
+        found = f"{format_bytes(free)} free, but can't be written"
+        return Finding(part, "no", found, "write elsewhere")
+    return Finding(part, "yes", f"{format_bytes(free)} free")
 
 
 def _extras() -> Iterator[Finding]:

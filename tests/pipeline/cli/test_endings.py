@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +13,8 @@ import numpy as np
 import pytest
 
 from latentscale_pipeline.cli import CLOSED_PIPE
+from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.corpus.ingest.create import ingest
 from tests.conftest import Ended
 from tests.support.comparisons import row, write_job
 
@@ -293,3 +297,151 @@ def test_a_failed_gate_and_a_closed_pipe_are_told_apart(job: Path, tmp_path: Pat
     ended = subprocess.run([*PROGRAM, *map(str, arguments)], capture_output=True, check=False)
     assert ended.returncode == 1
     assert unread(*arguments) == (CLOSED_PIPE, "")
+
+
+def limited(bytes_of_a_file: int) -> Callable[[], None]:
+    """Return what makes a disk full for a new process: no file gets larger."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_of_a_file, bytes_of_a_file))
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_only_fits_in_part_is_incomplete(tmp_path: Path, unbuffered: str) -> None:
+    with (tmp_path / "schema.json").open("w") as schema:
+        ended = subprocess.run(
+            [*PROGRAM, "config", "--schema"],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=schema,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            preexec_fn=limited(2048),
+        )
+    assert (ended.returncode, ended.stderr) == (
+        3,
+        "latentscale: the output can't be written: the disk is full; free some space\n",
+    )
+
+
+def test_unbuffered_output_is_whole(tmp_path: Path) -> None:
+    command = [PROGRAM[0], "-u", *PROGRAM[1:], "config", "--schema"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "properties" in json.loads(shown)
+
+
+WRITE = """
+import sys
+from latentscale_pipeline.cli.text_files import write_text
+from latentscale_pipeline.errors import LatentscaleError
+try:
+    write_text(sys.argv[1], "new " * int(sys.argv[2]))
+except LatentscaleError as error:
+    print(error)
+    sys.exit(error.exit_code)
+"""
+
+
+def write(path: Path, words: int) -> tuple[int, str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", WRITE, str(path), str(words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limited(4096),
+    )
+    return ended.returncode, ended.stdout
+
+
+def test_a_file_stays_until_its_new_content_is_written(tmp_path: Path) -> None:
+    report, link = tmp_path / "report.html", tmp_path / "link.html"
+    report.write_text("old")
+    report.chmod(0o640)
+    link.symlink_to(report)
+    full = f"{link}: the disk is full or over quota; free some space\n"
+    assert write(link, 2000) == (3, full)
+    assert report.read_text() == "old"
+    assert write(link, 2) == (0, "")
+    assert report.read_text() == "new new "
+    assert (link.is_symlink(), report.stat().st_mode & 0o777) == (True, 0o640)
+    assert sorted(tmp_path.iterdir()) == [link, report]
+
+
+def test_text_goes_to_a_device(tmp_path: Path) -> None:
+    assert write(Path("/dev/null"), 2) == (0, "")
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "0<&- 1>&- 2>&-"])
+def test_closed_streams_keep_no_command_from_its_work(tmp_path: Path, closed: str) -> None:
+    np.save(tmp_path / "x.npy", np.ones((30, 2)))
+    command = ["bash", "-c", f'"$@" {closed}', "bash", *PROGRAM, "ingest"]
+    subprocess.run([*command, "x.npy", "x.zarr"], cwd=tmp_path, check=True)
+    assert (
+        subprocess.run([*command, "no.npy", "no.zarr"], cwd=tmp_path, check=False).returncode == 2
+    )
+    assert len(open_corpus(str(tmp_path / "x.zarr")).read_rows(0, 30)) == 30
+
+
+def test_a_width_of_zero_hides_nothing(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((30, 2)))
+    ingest([str(tmp_path / "x.npy")], str(tmp_path / "x.zarr"))
+    wide, narrow = (
+        subprocess.run(
+            [*PROGRAM, "info", "x.zarr"],
+            env={**os.environ, "COLUMNS": columns},
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        for columns in ("80", "0")
+    )
+    assert b"30" in wide
+    assert narrow == wide
+
+
+WAIT = """
+import time
+import latentscale_pipeline.cli as cli
+def wait(context):
+    print("begun", flush=True)
+    time.sleep(0.0 if context is None else float(context.args[0]))
+cli.cli.invoke = wait
+cli.cli.make_context = lambda name, arguments: __import__("contextlib").nullcontext(
+    type("Context", (), {"args": arguments})()
+)
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_signals_end_every_command_in_one_way(number: signal.Signals, ignored: bool) -> None:
+    def ignore() -> None:
+        signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
+
+    with subprocess.Popen(
+        [sys.executable, "-c", WAIT, "2" if ignored else "60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=ignore,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    interrupted = "latentscale: interrupted; run the same command again to continue\n"
+    assert (process.returncode, err) == ((0, "") if ignored else (3, interrupted))
+
+
+def test_a_removed_folder_is_named(tmp_path: Path) -> None:
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    np.save(tmp_path / "x.npy", np.ones((30, 2)))
+    ended = subprocess.run(
+        ["bash", "-c", script, "bash", *PROGRAM, "run", str(tmp_path / "x.npy")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    line = "latentscale: this folder has been removed; change to another one\n"
+    assert (ended.returncode, ended.stderr) == (2, line)

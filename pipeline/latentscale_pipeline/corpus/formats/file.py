@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fsspec.implementations.local import LocalFileSystem
 
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError, first_line
-from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.objects import FULL, ObjectStore
 from latentscale_pipeline.storage.urls import strip_credentials
 
 BLOCK_BYTES = 8 << 20
@@ -133,6 +133,11 @@ def file_errors(where: str) -> Iterator[None]:
     except PermissionError as error:
         raise BadInput(f"{where}: permission denied; change the file's permissions") from error
     except OSError as error:
+        if error.errno in FULL:
+            raise Incomplete(
+                f"{where}: the disk is full or over quota; free some space and run the same "
+                "command again"
+            ) from error
         reason = error.strerror or first_line(error)
         raise Incomplete(
             f"{where}: can't be read ({reason}); run the same command again once this is fixed"

@@ -65,7 +65,7 @@ def sample_name(role: Role) -> str:
 
 
 def sample_stages(
-    role: Role, facts: JobFacts, metric: Metric, merged: float, rows: int, pieces: int
+    role: Role, facts: JobFacts, metric: Metric, merged: float, rows: int
 ) -> list[Stage]:
     """Plan to draw the subsets of a corpus.
 
@@ -75,8 +75,8 @@ def sample_stages(
         The corpus, and how its rows are compared.
     merged : float
         Distance up to which rows are merged; above 0 all rows are compared first.
-    rows, pieces : int
-        Rows of a subset, a multiple of the number of pieces that it will be divided into.
+    rows : int
+        Rows of a subset; all of the distinct ones if there are no more.
     """
     corpus = facts.corpora[role]
     size, stored = DRAWS * REPLICATES * rows, row_bytes(corpus)
@@ -85,7 +85,7 @@ def sample_stages(
         temporary="result",
         work=draw_merged_rows,
         corpora=(role,),
-        parameters={"role": role, "metric": metric, "rows": rows, "pieces": pieces},
+        parameters={"role": role, "metric": metric, "rows": rows},
         seed=facts.seed,
         memory_bytes=3 * size * (stored + 16) + 2 * corpus.shard_stored_bytes,
         cost_estimate=CostEstimate(
@@ -162,10 +162,8 @@ def _count_distinct(inputs: Inputs) -> int:
 def _draw_subsets(inputs: Inputs, among: int) -> Int64Array:
     """Draw all subsets, disjoint if there are rows enough, otherwise at least in every draw."""
     p, generator = inputs.parameters, inputs.common_generator()
-    if among < p["pieces"]:  # too few to be divided: every subset holds them all
-        return draw_replicates(among, among, DRAWS * REPLICATES, generator)
-    rows = min(p["rows"], among) // p["pieces"] * p["pieces"]
-    if DRAWS * REPLICATES * rows <= among:
+    rows = min(p["rows"], among)  # every subset may hold them all
+    if DRAWS * REPLICATES * rows <= among or rows == among:
         return draw_replicates(among, rows, DRAWS * REPLICATES, generator)
     return np.concatenate(
         [draw_replicates(among, rows, REPLICATES, generator) for _ in range(DRAWS)]

@@ -127,7 +127,7 @@ def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
 
 def _sample_stages(section: Magnitude, facts: JobFacts, role: Role) -> list[Stage]:
     rows = replicate_rows(facts.corpora[role], facts.pairs)
-    return sample_stages(role, facts, section.metric, section.merge_within, rows, PIECES)
+    return sample_stages(role, facts, section.metric, section.merge_within, rows)
 
 
 def _is_subsampled(section: Magnitude, facts: JobFacts, role: Role) -> bool:

@@ -54,10 +54,10 @@ def _evaluate_pieces(inputs: Inputs, scales: Float64Array | None) -> Output:
     replicate, halving = divmod(inputs.index, HALVINGS + 1)
     if scales is None:
         scales = convergence_grid(sample.read(0), len(sample), inputs.parameters["target"])
-    pieces = 2**halving if len(sample) >= PIECES else 1
-    found = subsample_magnitudes(
-        sample.read(replicate), scales, pieces, tolerance=inputs.parameters["tolerance"]
-    )
+    points = sample.read(replicate)
+    # Where the subset is all of the distinct rows, nothing is extrapolated.
+    pieces = 2**halving if len(points) < len(sample) else 1
+    found = subsample_magnitudes(points, scales, pieces, tolerance=inputs.parameters["tolerance"])
     return Output(
         values={"size": found.size},
         arrays={"scales": scales, "values": found.values, "lower": found.lower},
