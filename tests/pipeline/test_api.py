@@ -210,6 +210,16 @@ def test_weighted_scores_are_those_of_a_job(rows: np.ndarray, tmp_path: Path) ->
             assert (own.value, own.lower, own.upper) == bracket(entry)
 
 
+def test_rows_without_weight_move_no_bandwidth() -> None:
+    rng = np.random.default_rng(8)
+    rows = np.concatenate([rng.normal(size=(60, 5)), 100 * rng.normal(size=(90, 5))])
+    weights = np.repeat([1.0, 0.0], [60, 90])
+    weighted = latentscale.vendi_score(rows, kernel="rbf", weights=weights)
+    alone = latentscale.vendi_score(rows[:60], kernel="rbf")
+    assert weighted.bandwidth == pytest.approx(alone.bandwidth, rel=1e-9)
+    assert weighted[1].value == pytest.approx(alone[1].value, rel=1e-9)
+
+
 def test_weights_count_a_row_as_often() -> None:
     rows = np.eye(3)
     found = latentscale.vendi_score(rows, weights=[0.5, 0.25, 0.25], orders=[1, 2])

@@ -7,7 +7,7 @@ doesn't depend on the cluster, so the same job has the same plan everywhere.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -265,8 +265,11 @@ def job_facts(
     fixed_scales: Mapping[str, float],
 ) -> JobFacts:
     """Gather the facts that the stages are planned from."""
+    known = {role: corpus_facts(corpus) for role, corpus in corpora.items()}
+    if not all(getattr(section, "weights", True) for section in config.measures.values()):
+        known = {role: replace(facts, weights=None) for role, facts in known.items()}
     return JobFacts(
-        corpora={role: corpus_facts(corpus) for role, corpus in corpora.items()},
+        corpora=known,
         seed=config.seed,
         pairs=config.budget.pairs,
         scale_role=_scale_role(config),

@@ -29,7 +29,8 @@ leave one in T'. So all are kept.
 
 A bandwidth that is the median distance moves without row i: its logarithm by
 :math:`2 (F_i - 1/2) / ((n - 2) f)`, where :math:`F_i` is the share of rows nearer to row i than the
-bandwidth, and f the density of the logarithms of distances there. The score follows with its
+bandwidth, and f the density of the logarithms of distances there. Rows with weights count by these
+in both, and 1/n becomes the row's probability. The score follows with its
 derivative, :math:`\operatorname{tr} f'(A) \dot A = \sum_i e_i^\top f'(A) \dot A e_i`, which the
 same runs give: with V the vectors of a run, a term is :math:`(V f'(T) e_1)^\top \dot A e_i`. If the
 median is that of drawn pairs, their number adds to its variance.
@@ -176,7 +177,14 @@ def leave_one_out_errors(
         left_out = np.zeros((n, len(chosen)))
         left_out[chosen, np.arange(len(chosen))] = 1.0
         columns = np.asarray(multiply_tiles(tiles, left_out, single=single)[0])
-        moves = _moves(kernel, columns, roots, (chosen, represented), median_pairs)
+        moves = _moves(
+            kernel,
+            columns,
+            roots,
+            (chosen, represented),
+            median_pairs,
+            None if weights is None else masses,
+        )
     return _steady_errors(multiply, start, shares, represented, scores, moves)
 
 
@@ -258,8 +266,9 @@ def _moves(
     roots: Float64Array,
     left_out: tuple[Int64Array, Float64Array],
     pairs: int,
+    masses: Float64Array | None = None,
 ) -> BandwidthMoves:
-    """Return the moves of a bandwidth from columns of similarities."""
+    """Return the moves of a bandwidth, where rows may have masses, from columns of similarities."""
     n, (chosen, represented) = len(columns), left_out
     # A similarity is exp(-x^p / p), with x the distance in units of the bandwidth.
     power = 2.0 if kernel == "rbf" else 1.0
@@ -267,13 +276,22 @@ def _moves(
     others = np.arange(n)[:, None] != chosen
     with np.errstate(divide="ignore"):
         logarithms = np.log(powers) / power
-    nearer = (powers < 1.0).mean(axis=0, where=others)
     stand_for = np.broadcast_to(represented, others.shape)
-    density = density_at_median(logarithms[others], nearer, n, stand_for[others])
-    drawn = max(0.0, 1.0 - pairs / (n * (n - 1) / 2))
+    if masses is None:
+        rows, counted = n, n
+        nearer = (powers < 1.0).mean(axis=0, where=others)
+        weight: float | Float64Array = 2.0 / (n - 2)
+    else:
+        rows, counted = round(1.0 / float(masses @ masses)), int(np.count_nonzero(masses))
+        shares = masses[chosen]
+        weight = 2.0 * n / (n - 2) * shares
+        nearer = masses @ ((powers < 1.0) & others) / (1.0 - shares)
+        stand_for = stand_for * shares * masses[:, None]
+    density = density_at_median(logarithms[others], nearer, rows, stand_for[others])
+    drawn = max(0.0, 1.0 - pairs / (counted * (counted - 1) / 2))
     return BandwidthMoves(
         roots * columns * powers * roots[chosen, 0],
-        2.0 / (n - 2) * (nearer - 0.5) / density,
+        weight * (nearer - 0.5) / density,
         drawn * 0.25 / (pairs * density**2),
     )
 

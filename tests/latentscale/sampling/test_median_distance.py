@@ -6,7 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from latentscale.sampling.median_distance import _pair_of_rank, median_bandwidth
+from latentscale.sampling.median_distance import (
+    _pair_of_rank,
+    draw_pairs,
+    median_bandwidth,
+    median_distance,
+)
 from latentscale.tiles.distances import as_points
 from tests import oracles
 
@@ -81,3 +86,54 @@ def test_bandwidths_that_have_no_meaning_are_refused(vectors, metric, pairs, mes
     points = as_points(vectors, metric)
     with pytest.raises(ValueError, match=message):
         median_bandwidth(points, generator=np.random.default_rng(0), pairs=pairs)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.integers(2, 10), st.integers(0, 2**31))
+def test_weights_count_pairs_as_often_as_both_rows(n, seed):
+    generator = np.random.default_rng(seed)
+    rows, weights = generator.normal(size=(n, 3)), generator.integers(0, 4, n)
+    weights[:2] += 1
+    every = [
+        math.sqrt(oracles.squared_distance(rows[i], rows[j]))
+        for i in range(n)
+        for j in range(i)
+        for _ in range(weights[i] * weights[j])
+    ]
+    pairs = draw_pairs(n, generator, weights=weights.astype(float))
+    assert median_distance(rows, pairs) == pytest.approx(float(np.median(every)), rel=1e-12)
+
+
+def test_equal_weights_change_nothing():
+    points = as_points(np.random.default_rng(3).normal(size=(60, 4)), "euclidean")
+    for pairs in (100, 10_000):
+        drawn = draw_pairs(60, np.random.default_rng(1), pairs, np.full(60, 0.3))
+        alone = median_bandwidth(points, generator=np.random.default_rng(1), pairs=pairs)
+        assert median_distance(points.rows, drawn) == alone
+
+
+def test_pairs_are_drawn_in_proportion_to_both_weights():
+    weights = np.array([0.0, 1.0, 5.0, 0.5, 3.0])
+    drawn = draw_pairs(5, np.random.default_rng(2), 4, weights)
+    assert drawn.weights is None
+    count = 200_000
+    generator = np.random.default_rng(6)
+    found = np.zeros((5, 5))
+    for _ in range(count // 4):
+        drawn = draw_pairs(5, generator, 4, weights)
+        np.add.at(found, (drawn.first, drawn.second), 1)
+    found += found.T
+    expected = np.outer(weights, weights)
+    np.fill_diagonal(expected, 0.0)
+    np.testing.assert_allclose(found / found.sum(), expected / expected.sum(), atol=3e-3)
+    assert (found[0] == 0).all()
+
+
+def test_nearly_all_weight_on_a_row_leaves_pairs_of_different_rows():
+    weights = np.full(1000, 1e-18)
+    weights[[0, 500, 999]] = 1.0, 1e18, 1.0
+    drawn = draw_pairs(1000, np.random.default_rng(0), 5000, weights)
+    assert (drawn.first != drawn.second).all()
+    assert set(np.concatenate([drawn.first, drawn.second]).tolist()) <= {0, 499, 500, 999, 998, 1}
+    with pytest.raises(ValueError, match="at least 2 rows that have a weight"):
+        draw_pairs(3, np.random.default_rng(0), 10, np.array([0.0, 1.0, 0.0]))

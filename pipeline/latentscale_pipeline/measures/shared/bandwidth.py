@@ -1,4 +1,7 @@
-"""The bandwidth of kernels that have none of their own: the median distance of rows."""
+"""The bandwidth of kernels that have none of their own: the median distance of rows.
+
+Where a measure of the job takes the weights of rows into account, the median does, too.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ from latentscale.array_types import Int64Array
 from latentscale.sampling.median_distance import (
     MEDIAN_PAIRS,
     PAIRS_AT_ONCE,
+    RowPairs,
     draw_pairs,
     median_distance,
 )
+from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.measures.base import RESULT_BYTES, JobFacts
@@ -23,6 +28,9 @@ from latentscale_pipeline.measures.shared.random_rows import (
     share_reading,
 )
 from latentscale_pipeline.storage.artifacts import Output
+
+WEIGHT_BYTES = 48
+"""Memory of a row's weight: as stored, in units of the largest, and summed."""
 
 PAIR_BYTES = 100
 """Memory of a drawn pair of rows: its numbers, sorted, and its distance."""
@@ -59,9 +67,10 @@ def bandwidth_stage(facts: JobFacts) -> Stage:
         name="bandwidth",
         work=find_bandwidth,
         corpora=(role,),
-        parameters={"role": role},
+        parameters={"role": role} | ({"weights": corpus.weights} if corpus.weights else {}),
         seed=facts.seed,
         memory_bytes=row_bytes(corpus) * drawn
+        + (WEIGHT_BYTES * corpus.n if corpus.weights else 0)
         + pairs * PAIR_BYTES
         + 3 * 8 * PAIRS_AT_ONCE * corpus.d,
         cost_estimate=CostEstimate(
@@ -77,22 +86,30 @@ def bandwidth_stage(facts: JobFacts) -> Stage:
 def read_pairs(inputs: Inputs) -> Output:
     """Read the rows of random pairs in some shards."""
     corpus = inputs.corpora[inputs.parameters["role"]]
-    return read_share(inputs, corpus, _pairs(inputs, corpus.n)[0])
+    return read_share(inputs, corpus, _rows_in(_draw(inputs, corpus))[0])
 
 
 def find_bandwidth(inputs: Inputs) -> Output:
     """Compute the bandwidth: the median distance of random pairs of rows."""
     corpus = inputs.corpora[inputs.parameters["role"]]
     try:
-        rows, places = _pairs(inputs, corpus.n)
-        bandwidth = median_distance(gather_rows(inputs, corpus, rows), *np.split(places, 2))
+        drawn = _draw(inputs, corpus)
+        rows, places = _rows_in(drawn)
+        first, second = np.split(places, 2)
+        pairs = RowPairs(first, second, drawn.weights)
+        bandwidth = median_distance(gather_rows(inputs, corpus, rows), pairs)
     except ValueError as error:
         return Output(values={"reason": str(error)})
     return Output(values={"bandwidth": bandwidth})
 
 
-def _pairs(inputs: Inputs, n: int) -> tuple[Int64Array, Int64Array]:
-    """Draw pairs: the rows in them, ascending, and the places of first and of second rows."""
-    pairs = draw_pairs(n, inputs.common_generator())
-    rows, places = np.unique(np.concatenate(pairs), return_inverse=True)
+def _draw(inputs: Inputs, corpus: Corpus) -> RowPairs:
+    weights = corpus.weights() if "weights" in inputs.parameters else None
+    return draw_pairs(corpus.n, inputs.common_generator(), weights=weights)
+
+
+def _rows_in(pairs: RowPairs) -> tuple[Int64Array, Int64Array]:
+    """Return the rows in pairs, ascending, and the places of first and of second rows."""
+    both = np.concatenate([pairs.first, pairs.second])
+    rows, places = np.unique(both, return_inverse=True)
     return rows, places
