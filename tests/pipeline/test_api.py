@@ -210,6 +210,14 @@ def test_weighted_scores_are_those_of_a_job(rows: np.ndarray, tmp_path: Path) ->
             assert (own.value, own.lower, own.upper) == bracket(entry)
 
 
+def test_masked_and_complex_weights_are_refused(rows: np.ndarray) -> None:
+    masked = np.ma.MaskedArray(np.ones(len(rows)), mask=np.arange(len(rows)) < 3)
+    with pytest.raises(ValueError, match="weights: some are masked; fill them in"):
+        latentscale.vendi_score(rows, weights=masked)
+    with pytest.raises(ValueError, match="weights: they are complex; give real numbers"):
+        latentscale.vendi_score(rows, weights=np.ones(len(rows), complex))
+
+
 def test_rows_without_weight_move_no_bandwidth() -> None:
     rng = np.random.default_rng(8)
     rows = np.concatenate([rng.normal(size=(60, 5)), 100 * rng.normal(size=(90, 5))])

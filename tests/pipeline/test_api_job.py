@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,8 @@ def test_rows_are_a_table(tmp_path: Path) -> None:
     table = found.rows(where="duplicate_of is null", sort="reference_distance:desc").to_pandas()
     assert isinstance(table, pandas.DataFrame)
     assert list(table.columns) == found.rows().columns
+    again = pickle.loads(pickle.dumps(found.rows()))
+    assert again.to_pandas().equals(found.rows().to_pandas())
     assert len(table) == 239
     assert table["row"][0] == 9
     uncovered = found.rows(of="reference", columns=["corpus_distance"], limit=2)

@@ -2,6 +2,9 @@
 
 A configuration may come from anyone, so such a function is imported only if the person who starts
 the job allows it (``--allow-code``). :func:`refuse_code` is called before every plan.
+
+A module whose file has changed since it was imported is imported again, as in a notebook where
+somebody works on the function.
 """
 
 from __future__ import annotations
@@ -9,14 +12,24 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import xxhash
 
 from latentscale_pipeline.config.section import Section
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, first_line
+
+_WHERE = "install it, or name its folder in PYTHONPATH, for the workers too"
+
+_CHECKSUM = "__latentscale_checksum__"
+"""Attribute of a module: the checksum of its file when it was imported."""
+
+_IMPORTING = threading.Lock()
 
 
 def refuse_code(measures: Mapping[str, Section], *, allowed: bool) -> None:
@@ -42,18 +55,38 @@ def load_function(path: str) -> Callable[..., Any]:
     Raises
     ------
     BadInput
-        If there is no such module or function.
+        If there is no such module or function, or the module can't be imported.
     """
     module, _, name = path.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        found = getattr(_import_module(module, _find_file(path)), name, None)
+    except BadInput:
+        raise
     except ImportError as error:
         raise BadInput(f"{path}: {error}; {_WHERE}") from None
-    except AttributeError:
-        raise BadInput(f"{path}: the module {module} has no {name}; check the name") from None
+    except Exception as error:
+        raised = f"{type(error).__name__}: {first_line(error)}"
+        raise BadInput(f"{path}: its module can't be imported ({raised}); correct it") from error
+    if found is None:
+        raise BadInput(f"{path}: the module {module} has no {name}; check the name")
     if not callable(found):
         raise BadInput(f"{path} is a {type(found).__name__}; name a function")
     return found  # type: ignore[no-any-return]
+
+
+def _import_module(name: str, file: Path) -> ModuleType:
+    """Import a module, or run its file again if that has changed."""
+    with _IMPORTING:
+        source = file.read_bytes()
+        checksum, known = xxhash.xxh3_128_hexdigest(source), sys.modules.get(name)
+        if known is not None and getattr(known, _CHECKSUM, None) == checksum:
+            return known
+        module = importlib.import_module(name)
+        if known is not None and file.suffix == ".py":
+            # Not by reloading: within a second, Python takes a file of the same size for the same.
+            exec(compile(source, file, "exec"), vars(module))  # noqa: S102 -- allowed by the user
+        setattr(module, _CHECKSUM, checksum)
+        return module
 
 
 def source_checksum(path: str) -> str:
@@ -62,16 +95,28 @@ def source_checksum(path: str) -> str:
     Raises
     ------
     BadInput
-        If there is no such module or function.
+        If there is no such module or function, or the module isn't in a file.
     """
     load_function(path)
-    spec = importlib.util.find_spec(path.partition(":")[0])
+    return xxhash.xxh3_128_hexdigest(_find_file(path).read_bytes())
+
+
+def _find_file(path: str) -> Path:
+    """Return the file of a function's module."""
+    module = path.partition(":")[0]
+    importlib.invalidate_caches()  # the file may be new
+    try:
+        spec = importlib.util.find_spec(module)
+    except ImportError as error:  # of the packages around it
+        raise BadInput(f"{path}: {error}; {_WHERE}") from None
+    except ValueError:  # that of a notebook, or of a script that is run
+        spec = None
+    else:
+        if spec is None:
+            raise BadInput(f"{path}: No module named {module!r}; {_WHERE}")
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
-        raise BadInput(f"{path}: its module isn't in a file; {_WHERE}")
-    return xxhash.xxh3_128_hexdigest(Path(spec.origin).read_bytes())
-
-
-_WHERE = "install it, or name its folder in PYTHONPATH, for the workers too"
+        raise BadInput(f"{path}: its module isn't in a file; move the function to one")
+    return Path(spec.origin)
 
 
 CODE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")

@@ -93,7 +93,7 @@ def hold_rows(
     zeros = _check_rows(stored, given, name)
     held = {"vectors": stored}
     if weights is not None:
-        held["weights"] = _check_weights(np.asarray(weights, np.float64), len(stored))
+        held["weights"] = _check_weights(weights, len(stored))
     n, d = stored.shape
     row_bytes = d * stored.itemsize
     shard_rows, chunk_rows = plan_rows(n, row_bytes, shard_bytes)
@@ -184,7 +184,12 @@ def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) ->
     return CountedRows(count, first)
 
 
-def _check_weights(weights: Float64Array, n: int) -> Float64Array:
+def _check_weights(given: npt.ArrayLike, n: int) -> Float64Array:
+    if np.ma.is_masked(given):
+        raise BadInput("weights: some are masked; fill them in, or leave such rows out")
+    if np.iscomplexobj(given):
+        raise BadInput("weights: they are complex; give real numbers")
+    weights = np.asarray(given, np.float64)
     if weights.shape != (n,):
         raise BadInput(
             f"weights: shape {weights.shape} for {n} rows; give one weight per row, shape ({n},)"

@@ -6,7 +6,7 @@ doesn't depend on the cluster, so the same job has the same plan everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from latentscale_pipeline.config.cluster import Cluster
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.section import Section
-from latentscale_pipeline.config.user_functions import refuse_code
+from latentscale_pipeline.config.user_functions import refuse_code, source_checksum
 from latentscale_pipeline.corpus import Corpus, rows_by_label
 from latentscale_pipeline.corpus.ingest.create import UningestedCorpus, ensure_corpus, find_corpus
 from latentscale_pipeline.engine.keys import part_keys, stage_dependencies, stage_key
@@ -341,16 +341,19 @@ def identify_plan(
         prints["corpus"],
         prints.get("reference"),
         facts.fixed_scales,
-        _beside(config, facts, corpora),
+        _beside(config, facts, corpora, stages),
     )
     return Plan(config, corpora, facts, stages, hashed)
 
 
-def _beside(config: JobConfig, facts: JobFacts, corpora: Mapping[Role, Corpus]) -> dict[str, Any]:
+def _beside(
+    config: JobConfig, facts: JobFacts, corpora: Mapping[Role, Corpus], stages: Iterable[Stage]
+) -> dict[str, Any]:
     """Return what else the results tell of or depend on.
 
     That is the number of rows that were left out of the sources, and why others were, the checksums
-    of ids and texts, and those of the weights and labels that the job reads.
+    of ids and texts, those of the weights and labels that the job reads, and those of the files
+    with functions of the user.
     """
     dropped = {
         f"{role} dropped rows": corpus.manifest.dropped.count for role, corpus in corpora.items()
@@ -362,9 +365,12 @@ def _beside(config: JobConfig, facts: JobFacts, corpora: Mapping[Role, Corpus]) 
         for role, corpus in corpora.items()
     }
     read = {config.group_by}.union(
-        *(MEASURES[name].reads(section, facts) for name, section in measures_of(config).items())
+        *(MEASURES[name].reads(section, facts) for name, section in measures_of(config).items()),
+        {"weights"} if any(stage.parameters.get("weights") for stage in stages) else (),
     )
-    return {name: found for name, found in (dropped | shown).items() if found} | {
+    called = {path for section in config.measures.values() for path in section.code}
+    code = {f"code {path}": source_checksum(path) for path in sorted(called)}
+    return {name: found for name, found in (dropped | shown | code).items() if found} | {
         f"{role} {name}": checksum
         for role, corpus in facts.corpora.items()
         for name, checksum in (("weights", corpus.weights), ("labels", corpus.labels))

@@ -71,7 +71,7 @@ def plan_again(
         raise BadInput(
             f"{store.url}: its configuration and corpora give the job {plan.id}, not this one: the "
             "folder was renamed, comes from another version, or ids, labels or texts of a corpus "
-            "were changed; use latentscale run for a new job"
+            "or the file of a function were changed; use latentscale run for a new job"
         )
     return plan
 

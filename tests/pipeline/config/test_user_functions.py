@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,6 +32,9 @@ def jaccard(a, b):
 def indefinite(a, b):
     return np.where(cdist(a, b) == 0, 1.0, -0.5)
 
+def raising(a, b):
+    raise RuntimeError("no\\nreason")
+
 number = 3
 """
 
@@ -42,6 +44,7 @@ def folder(tmp_path: Path) -> Path:
     rows = np.random.default_rng(0).uniform(0.1, 1, size=(300, 5)).astype("f4")
     np.save(tmp_path / "rows.npy", rows)
     (tmp_path / "similarities.py").write_text(KERNELS)
+    (tmp_path / "wrong.py").write_text("def f(:")
     return tmp_path
 
 
@@ -113,16 +116,37 @@ def test_code_is_run_only_where_that_is_allowed(
     assert "nothing had to be computed" in ended.out
 
 
-def test_another_version_of_the_function_is_another_stage(folder: Path) -> None:
+def test_another_version_of_the_function_is_another_job(
+    folder: Path, run_here: Callable[..., Ended]
+) -> None:
     config = job(folder, "similarities:jaccard")
-    first = run(folder, "run", config, "--allow-code", "--json")
-    before = json.loads(first.stdout)["scores"][0]["value"]
-    (folder / "similarities.py").write_text(
-        KERNELS.replace("return small /", "return 1.0 * small /")
-    )
-    again = run(folder, "run", config, "--allow-code", "--json", "--verbose")
-    assert re.search(r"source.* changed since the last run", again.stderr)
-    assert json.loads(again.stdout)["scores"][0]["value"] == before
+    before = [score["value"] for score in scored(run_here, config)]
+    # In one process, of the same size and in the same second.
+    (folder / "similarities.py").write_text(powered(2))
+    changed = [score["value"] for score in scored(run_here, config)]
+    assert all(np.array(before) < np.array(changed))
+    (folder / "similarities.py").write_text(powered(3))
+    again = [score["value"] for score in scored(run_here, config)]
+    assert all(np.array(changed) < np.array(again))
+    (folder / "similarities.py").write_text(KERNELS)
+    assert [score["value"] for score in scored(run_here, config)] == before
+    jobs = sorted((folder / "jobs").glob("functions-*"))
+    assert len(jobs) == 3
+    ended = [run_here("resume", job, "--allow-code") for job in jobs]
+    assert sorted(one.code for one in ended) == [0, 2, 2]
+    assert sum("or the file of a function were changed" in one.err for one in ended) == 2
+
+
+def powered(exponent: int) -> str:
+    whole = "small / np.maximum(a[:, None], b).sum(axis=2)"
+    assert whole in KERNELS
+    return KERNELS.replace(whole, f"({whole}) ** {exponent}")
+
+
+def scored(run_here: Callable[..., Ended], config: Path) -> Any:
+    ended = run_here("run", config, "--allow-code", "--json")
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)["scores"]
 
 
 @pytest.mark.parametrize(
@@ -132,6 +156,8 @@ def test_another_version_of_the_function_is_another_stage(folder: Path) -> None:
         ("similarities:missing", "similarities:missing: the module similarities has no missing"),
         ("similarities:number", "similarities:number is a int; name a function"),
         ("similarities:indefinite", "isn't positive semidefinite: 64 rows have"),
+        ("similarities:raising", "similarities:raising raised RuntimeError: no; correct the fun"),
+        ("wrong:f", "wrong:f: its module can't be imported (SyntaxError: "),
     ],
 )
 def test_what_is_no_kernel_is_told_in_a_line(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -104,35 +105,28 @@ def row_columns(found: DuplicatesResults, role: Role) -> Iterator[RowColumn]:
     near, distance = f"{place}/other_nearest_row", f"{place}/other_nearest_distance"
     yield RowColumn(f"{other}_nearest", (near,), _same, other, rows)
     yield RowColumn(f"{other}_distance", (distance,), _same, "", rows)
-    yield RowColumn(f"equal_in_{other}", (near, distance), _equal(found.metric), other, rows)
-    yield RowColumn("leaks", (near, distance), _within(within), other, rows)
+    yield RowColumn(
+        f"equal_in_{other}", (near, distance), partial(_equal, found.metric), other, rows
+    )
+    yield RowColumn("leaks", (near, distance), partial(_within, within), other, rows)
     name = "outlier" if role == "corpus" else "not_covered"
-    yield RowColumn(name, (distance,), _beyond(found.pair.outlier_distance), "", rows)
+    beyond = partial(_beyond, found.pair.outlier_distance)
+    yield RowColumn(name, (distance,), beyond, "", rows)
 
 
 def _same(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def _within(reach: float) -> Any:
-    def near(rows: NDArray[Any], distances: NDArray[Any]) -> NDArray[Any]:
-        return np.where(distances <= reach, rows, -1)
-
-    return near
+def _within(reach: float, rows: NDArray[Any], distances: NDArray[Any]) -> NDArray[Any]:
+    return np.where(distances <= reach, rows, -1)
 
 
-def _equal(metric: Any) -> Any:
-    def near(rows: NDArray[Any], distances: NDArray[Any]) -> NDArray[Any]:
-        from latentscale.duplicates.distinct import EQUAL_DIRECTION
+def _equal(metric: Any, rows: NDArray[Any], distances: NDArray[Any]) -> NDArray[Any]:
+    from latentscale.duplicates.distinct import EQUAL_DIRECTION
 
-        return np.where(distances <= (EQUAL_DIRECTION if metric == "cosine" else 0.0), rows, -1)
-
-    return near
+    return _within(EQUAL_DIRECTION if metric == "cosine" else 0.0, rows, distances)
 
 
-def _beyond(reach: float) -> Any:
-    def far(distances: NDArray[Any]) -> NDArray[Any]:
-        beyond: NDArray[Any] = distances > reach
-        return beyond
-
-    return far
+def _beyond(reach: float, distances: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(distances > reach)

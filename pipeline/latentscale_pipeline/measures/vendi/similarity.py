@@ -17,7 +17,7 @@ from latentscale.vendi.truncation import truncated_spectrum
 from latentscale_pipeline.config.user_functions import load_function
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs, Work
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, first_line
 from latentscale_pipeline.measures.base import store_estimate
 from latentscale_pipeline.measures.shared.bandwidth import read_bandwidth
 from latentscale_pipeline.storage.artifacts import Output
@@ -49,11 +49,27 @@ def under_kernel(work: Callable[[Inputs, Similarity], Output]) -> Work:
         if ":" not in name:
             return work(inputs, Similarity(cast(Kernel, name), bandwidth))
         try:
-            return work(inputs, Similarity(load_function(name), bandwidth))
+            return work(inputs, Similarity(_named(name, load_function(name)), bandwidth))
         except ValueError as problem:
             raise BadInput(str(problem)) from None
 
     return working
+
+
+def _named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a user's function that tells in a line with its name what it raises."""
+
+    @wraps(function)
+    def calling(*blocks: Any) -> Any:
+        try:
+            return function(*blocks)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raised = f"{type(error).__name__}: {first_line(error)}"
+            raise BadInput(f"{name} raised {raised}; correct the function") from error
+
+    return calling
 
 
 def _has_weight(inputs: Inputs) -> bool:
