@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from latentscale.array_types import Int32Array, UInt64Array
 from latentscale_pipeline.corpus import Corpus, open_corpus
+from latentscale_pipeline.corpus.earlier import find_earlier
 from latentscale_pipeline.corpus.labelled_rows import MAX_LABELS
 from latentscale_pipeline.corpus.repeated_ids import NO_ID, hash_ids
 from latentscale_pipeline.errors import LatentscaleError
@@ -179,10 +180,9 @@ def _open(job: FinishedJob) -> Corpus | None:
         place = job.locate("corpus")
         if place is None or not ObjectStore(place).is_local:
             return None
-        corpus = open_corpus(place)
+        return find_earlier(open_corpus(place), known.n, known.fingerprint)
     except (LatentscaleError, OSError):
         return None
-    return corpus if corpus.fingerprint == known.fingerprint else None
 
 
 def _hash_ids(corpus: Corpus) -> Hashes | None:

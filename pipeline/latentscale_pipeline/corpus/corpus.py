@@ -154,7 +154,7 @@ class Corpus:
         """
         if not self.excluded:
             return self.manifest.fingerprint
-        return subset_fingerprint(self.manifest.fingerprint, self._kept_ranges())
+        return subset_fingerprint(self.manifest.fingerprint, self.kept_ranges())
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -311,7 +311,7 @@ class Corpus:
         """Yield the ``ids``, ``labels`` or ``weights`` of all rows in order, if there are any."""
         if name not in self.manifest.arrays:
             return
-        for start, stop in self._kept_ranges():
+        for start, stop in self.kept_ranges():
             yield from self.read_blocks(name, start, stop)
 
     def texts(self, name: str) -> list[str] | None:
@@ -353,7 +353,7 @@ class Corpus:
 
     def stored_rows(self, rows: Int64Array) -> Int64Array:
         """Return the numbers of rows among all stored ones, those of excluded shards included."""
-        starts, stops = np.array(list(self._kept_ranges())).T
+        starts, stops = np.array(list(self.kept_ranges())).T
         ends = np.cumsum(stops - starts)
         return np.asarray(rows + (stops - ends)[np.searchsorted(ends, rows, side="right")])
 
@@ -424,7 +424,7 @@ class Corpus:
         data = self.read_object(shard)
         return decode_shard(data, shard.rows, self.manifest.layout(name, i))
 
-    def _kept_ranges(self) -> list[tuple[int, int]]:
+    def kept_ranges(self) -> list[tuple[int, int]]:
         """Ranges of stored rows that aren't excluded; adjacent ranges are merged."""
         shards = self.manifest.vectors.shards
         ends = np.cumsum([shard.rows for shard in shards]).tolist()

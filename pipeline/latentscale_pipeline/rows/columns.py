@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from latentscale.array_types import BoolArray, Int64Array
 from latentscale_pipeline.corpus import Corpus, open_corpus
+from latentscale_pipeline.corpus.earlier import find_earlier
 from latentscale_pipeline.corpus.tables import Table
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowColumn
@@ -238,16 +239,15 @@ def open_measured(job: FinishedJob, role: Role) -> Corpus:
     Raises
     ------
     BadInput
-        If it isn't there, or has changed.
+        If it isn't there, or has changed. Rows may have been appended to it.
     """
     described = job.corpora[role]
     place = job.locate(role)
     if place is None:
         raise BadInput(f"{job.url}: the results don't say where the {role} is; run the job again")
-    corpus = open_corpus(place)
-    if described.excluded_shards:
-        corpus = corpus.without(described.excluded_shards)
-    if corpus.fingerprint != described.fingerprint:
+    excluded = described.excluded_shards or ()
+    corpus = find_earlier(open_corpus(place), described.n, described.fingerprint, excluded)
+    if corpus is None:
         raise BadInput(
             f"{place}: it isn't the {role} that was measured any more; run the job again"
         )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO
 
 from latentscale_pipeline.corpus.export import new_file
-from latentscale_pipeline.corpus.formats.text import escape_formula
+from latentscale_pipeline.corpus.formats.text import csv_line, escape_formula
 from latentscale_pipeline.errors import BadInput, how_to_install
 from latentscale_pipeline.rows.table import ColumnValues, Kind
 
@@ -55,16 +53,6 @@ def write_json_lines(
     return count
 
 
-@dataclass(frozen=True)
-class _EndingInNewlines:
-    """A file of lines, written without their carriage returns."""
-
-    file: TextIO
-
-    def write(self, line: str) -> int:
-        return self.file.write(line.removesuffix("\r\n") + "\n")
-
-
 def write_csv(tables: Iterator[ColumnValues], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
     """Write a header and a line for every row; return the number of rows.
 
@@ -72,12 +60,10 @@ def write_csv(tables: Iterator[ColumnValues], file: BinaryIO, kinds: Mapping[str
     """
     count = 0
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    # A cell with a carriage return is quoted only if lines end with one.
-    writer = csv.writer(_EndingInNewlines(text))
-    writer.writerow(list(kinds))
+    text.write(csv_line(kinds))
     for table in tables:
         for cells in zip(*table.values(), strict=True):
-            writer.writerow([_cell(cell) for cell in cells])
+            text.write(csv_line(map(_cell, cells)))
             count += 1
     text.flush()
     text.detach()

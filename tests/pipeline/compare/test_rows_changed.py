@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,31 @@ def test_a_corpus_that_is_not_there_any_more_is_not_counted(
 ) -> None:
     corpus = corpus_of(tmp_path, "rows", ["a", "b"])
     assert count_changes(job_on(corpus, "nightly", **changes), job_on(corpus, "release")) is None
+
+
+def test_a_corpus_that_was_appended_to_is_seen_as_it_was(
+    tmp_path: Path, latentscale: Callable[..., Ended]
+) -> None:
+    corpus_of(tmp_path, "new", [f"new-{i}" for i in range(4)], ["b", "b", "c", "c"])
+    corpus = corpus_of(tmp_path, "rows", [f"old-{i}" for i in range(30)], ["a"] * 20 + ["b"] * 10)
+    measures = ("--measures", "duplicates", "--output", tmp_path / "jobs", "--quiet")
+    assert latentscale("run", corpus.url, "--name", "n", *measures).code == 0
+    [old] = (tmp_path / "jobs").glob("n-*")
+    texts = ("--ids", tmp_path / "new.ids.txt", "--labels", tmp_path / "new.labels.txt")
+    assert latentscale("ingest", tmp_path / "new.npy", corpus.url, "--append", *texts).code == 0
+    assert latentscale("run", corpus.url, "--name", "n", *measures).code == 0
+    [new] = set((tmp_path / "jobs").glob("n-*")) - {old}
+    said = latentscale("compare", new, old).out
+    assert "rows      4 rows added, 0 removed, 30 kept, by their ids" in said
+    assert "1 of 3 labels new" in said
+    rows = latentscale("rows", new, "--new-since", old, "--columns", "id", "--json").out
+    assert [json.loads(line)["id"] for line in rows.split("\n")[:-1]] == [
+        f"new-{i}" for i in range(4)
+    ]
+    before = latentscale("rows", old, "--where", 'label == "b"', "--columns", "id", "--json").out
+    assert [json.loads(line)["id"] for line in before.split("\n")[:-1]] == [
+        f"old-{i}" for i in range(20, 30)
+    ]
 
 
 def test_rows_without_an_id_are_never_kept(tmp_path: Path) -> None:

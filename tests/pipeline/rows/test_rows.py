@@ -526,7 +526,7 @@ def test_what_rows_writes_names_the_rows_of_a_subset(
     suffix: str, tmp_path: Path, latentscale: Command
 ) -> None:
     np.save(tmp_path / "c.npy", np.random.default_rng(0).normal(size=(60, 4)).astype("f4"))
-    ids = ["-1", "@user", "=x", "'=x", "''=x", "'quoted", "a, b", "a\tb", "a\rb", '"c"']
+    ids = ["-1", "@user", "=x", "'=x", "''=x", "'quoted", "a, b", "a\tb", "a\rb", '"c"', " x"]
     ids += [f"i{place}" for place in range(60 - len(ids))]
     np.save(tmp_path / "ids.npy", ids)
     options = ("--measures", "duplicates", "--output", tmp_path / "jobs", "--name", "a")

@@ -302,6 +302,8 @@ def _fields(schema: Any, rows: int, lengths: Mapping[str, int]) -> tuple[Field, 
             fields.append(Field(column.name, (rows, d), np.dtype(values.to_pandas_dtype())))
         elif _is_text(column.type):
             fields.append(Field(column.name, (rows,), STRINGS))
+        elif pa.types.is_null(column.type):
+            fields.append(Field(column.name, (rows,), STRINGS, unseen=True))
         elif _is_dated(column.type):
             fields.append(Field(column.name, (rows,), STRINGS, dated=True))
         elif _is_number(_decoded(column.type)):

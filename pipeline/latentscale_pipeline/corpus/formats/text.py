@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -62,6 +62,8 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|i
 _WHOLE = re.compile(r"[+-]?\d+")
 _LIST = re.compile(r"\[\s*[-+.\d][^\[\]]*[\s,][^\[\]]*\]")
 _BLANKS = " \t\r\n"
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_NEEDS_QUOTES = re.compile(r'[",\r\n]|^\s|\s$')
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 FORMULA = ("=", "+", "-", "@")
@@ -81,6 +83,20 @@ def unescape_formula(text: str) -> str:
 
 def _is_formula(text: str) -> bool:
     return text.lstrip("'").lstrip().startswith(FORMULA)
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    """Return a line of a CSV file that reads back as these values, missing ones as empty cells."""
+    written = [_csv_cell(cell) for cell in cells]
+    # A line of nothing would be no row.
+    return (",".join(written) or '""') + "\n"
+
+
+def _csv_cell(value: Any) -> str:
+    if not isinstance(value, str):
+        return "" if value is None else repr(value) if type(value) is float else str(value)
+    # Blanks at an end belong to a text only between quotes.
+    return '"' + value.replace('"', '""') + '"' if _NEEDS_QUOTES.search(value) else value
 
 
 @dataclass(frozen=True)
@@ -118,6 +134,14 @@ class Dialect:
         if '"' in line:
             return next(csv.reader([line], delimiter=self.delimiter), [])
         return line.split(self.delimiter)
+
+    def is_quoted(self, line: str, place: int) -> bool:
+        """Return whether a field of a line stands between quotes."""
+        start = 0
+        for _ in range(place):
+            quoted = _QUOTED.match(line, start)
+            start = line.find(self.delimiter, quoted.end() if quoted else start) + 1
+        return line.startswith('"', start)
 
     def _split_at_blanks(self, line: str) -> list[str]:
         """Split at blanks; a word before numbers may have some, of which Unicode has many."""
@@ -160,17 +184,20 @@ class Text(Container):
         rows = self._rows(start, stop)
         while block := list(itertools.islice(rows, most)):
             if is_text:
-                texts = [cells[places[0]] for _, _, cells in block]
-                whole = self.dialect.delimiter == WHOLE_LINE
-                yield np.array(texts if whole else [text.strip() for text in texts], STRINGS)
+                yield np.array([self._text(*row, places[0]) for row in block], STRINGS)
                 continue
             values = np.empty((len(block), row_values), field.dtype)
-            for i, (row, offset, cells) in enumerate(block):
+            for i, (row, offset, _, cells) in enumerate(block):
                 found = [cells[place] for place in places]
                 if is_list:
                     found = self._items(found[0], row_values, row, offset)
                 values[i] = self._numbers(found, field, row, offset)
             yield values if field.columns or is_list else values[:, 0]
+
+    def _text(self, row: int, offset: int, line: str, cells: list[str], place: int) -> str:
+        text, stripped = cells[place], cells[place].strip()
+        kept = self.dialect.delimiter == WHOLE_LINE or text == stripped
+        return text if kept or self.dialect.is_quoted(line, place) else stripped
 
     def as_written(self, field: Field) -> Field:
         """Return a field with its whole numbers as they are written: 007 isn't 7."""
@@ -180,8 +207,8 @@ class Text(Container):
         """Return whether a field is one cell a row: no cell has a type."""
         return field.dtype.kind in "ifT"
 
-    def _rows(self, start: int, stop: int) -> Iterator[tuple[int, int, list[str]]]:
-        """Yield row number, byte offset and fields of each row."""
+    def _rows(self, start: int, stop: int) -> Iterator[tuple[int, int, str, list[str]]]:
+        """Yield row number, byte offset, line and fields of each row."""
         for row, offset, line in self.lines.read(start, stop):
             try:
                 cells = self.dialect.split(line)
@@ -194,7 +221,7 @@ class Text(Container):
                     f"{self.path}: row {row}, at byte {offset}, has {len(cells)} fields instead of "
                     f"{len(self.dialect.names)}; fix the line"
                 )
-            yield row, offset, cells
+            yield row, offset, line, cells
 
     def _items(self, cell: str, d: int, row: int, offset: int) -> list[str]:
         items = _items(cell) if cell.strip() else ["nan"] * d

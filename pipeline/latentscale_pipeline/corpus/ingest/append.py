@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -25,7 +25,8 @@ from latentscale_pipeline.corpus.ingest.encoding import (
     run_serially,
     write_checked,
 )
-from latentscale_pipeline.corpus.ingest.sources import Sources
+from latentscale_pipeline.corpus.ingest.sidecars import MAY_BE_MISSING
+from latentscale_pipeline.corpus.ingest.sources import COLUMNS, Sources
 from latentscale_pipeline.corpus.ingest.writing import (
     SHARD_BYTES,
     Piece,
@@ -86,8 +87,12 @@ def append(
     before = open_corpus(corpus_url)
     before.check_sizes()
     files = {"ids": ids, "labels": labels, "texts": texts, "weights": weights}
-    opened, sidecars = open_given(sources, corpus_url, files, dict(columns or {}))
-    asked = {*(name for name, file in files.items() if file), *(columns or {})}
+    chosen = dict(columns or {})
+    asked = {*(name for name, file in files.items() if file), *chosen}
+    opened, sidecars = open_given(sources, corpus_url, files, chosen)
+    lacking = before.manifest.arrays.keys() - {sidecar.name for sidecar in sidecars} - asked
+    if empty := _columns_without_values(opened, lacking):
+        opened, sidecars = open_given(sources, corpus_url, files, chosen | empty)
     # What nobody asked for is taken only if the corpus has it.
     sidecars = [s for s in sidecars if s.name in asked or s.name in before.manifest.arrays]
     _check_fit(before, opened, {sidecar.name for sidecar in sidecars})
@@ -112,6 +117,20 @@ def append(
     corpus = open_corpus(corpus_url)
     _collect_garbage(store, corpus)
     return corpus
+
+
+def _columns_without_values(sources: Sources, names: Collection[str]) -> dict[str, str]:
+    """Return columns with these names, all of whose values are missing, so that nothing is read."""
+    fields = [
+        {field.name for field in source.container.fields if field.unseen}
+        for source in sources.items
+    ]
+    common = set.intersection(*fields)
+    return {
+        name: next(column for column in COLUMNS[name] if column in common)
+        for name in MAY_BE_MISSING
+        if name in names and common.intersection(COLUMNS[name])
+    }
 
 
 def _check_fit(corpus: Corpus, sources: Sources, gets: set[str]) -> None:

@@ -170,6 +170,37 @@ def test_appended_rows_bring_what_the_corpus_has(tmp_path: Path) -> None:
     assert open_corpus(rich).texts("ids") == IDS * 2
 
 
+def test_appended_rows_may_all_lack_texts_and_labels(
+    tmp_path: Path, latentscale: Callable[..., Ended]
+) -> None:
+    source = table(tmp_path / "a.parquet", id=IDS, label=["law"] * N, text=["x"] * N)
+    none = [None] * N
+    without = table(tmp_path / "b.parquet", id=IDS, label=none, text=none)
+    url = str(tmp_path / "c.zarr")
+    ingest([source], url)
+    assert append([without], url).n == 2 * N
+    corpus = open_corpus(url)
+    assert corpus.texts("labels") == ["law"] * N + [""] * N
+    assert corpus.texts("texts") == ["x"] * N + [""] * N
+    # Nobody named them, and nothing says what they would be.
+    ingest([without], str(tmp_path / "d.zarr"))
+    assert "texts" not in open_corpus(str(tmp_path / "d.zarr")).manifest.arrays
+    ingest([without], str(tmp_path / "e.zarr"), columns={"texts": "text"})
+    assert open_corpus(str(tmp_path / "e.zarr")).texts("texts") == [""] * N
+    numbers = table(tmp_path / "n.parquet", id=none, label=["law"] * N, text=none)
+    ended = latentscale("ingest", numbers, url, "--append")
+    assert (ended.code, "it has ids, but the new rows have none" in ended.err) == (2, True)
+
+
+def test_blanks_between_quotes_belong_to_an_id(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text(
+        'id,v0,label,v1\n" a",1,"x ",2\n a ,3, "y,4\n"a"" ,b",1,"say, ""so"" ",1\n'
+    )
+    corpus = ingest([str(tmp_path / "q.csv")], str(tmp_path / "q.zarr"), columns={"ids": "id"})
+    assert corpus.texts("ids") == [" a", "a", 'a" ,b']
+    assert corpus.texts("labels") == ["x ", '"y', 'say, "so" ']
+
+
 def test_what_was_taken_left_out_and_rounded_is_said(
     tmp_path: Path, latentscale: Callable[..., Ended]
 ) -> None:
