@@ -470,6 +470,8 @@ class Measure(ABC):
         on, in the order of the rows ``NAME/ROLE/rows/BLOCK``.
     error_freedom : int
         Least degrees of freedom of its sampling errors; 0 if they differ, or it has none.
+    error_rows : int
+        Fewest rows of a corpus whose scores have sampling errors, if that is more than one.
     """
 
     section: ClassVar[type[Section]]
@@ -479,6 +481,7 @@ class Measure(ABC):
     row_filters: ClassVar[Mapping[str, RowFilter]] = {}
     finds_neighbours: ClassVar[bool] = False
     error_freedom: ClassVar[int] = 0
+    error_rows: ClassVar[int] = 1
 
     def needs_directions(self, name: str, section: Any) -> str:
         """Return the setting that needs the direction of every row; empty if none does."""

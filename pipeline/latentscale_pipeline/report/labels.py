@@ -17,6 +17,9 @@ SHOWN_LABELS = 100
 SUMMARISED_LABELS = 8
 """Maximum number of labels in a summary."""
 
+NO_LABEL = "(none)"
+"""What is shown for rows without a label."""
+
 DRAWN_LABELS = 20
 """Maximum number of labels in a figure."""
 
@@ -37,13 +40,14 @@ def label_summary(scores: Sequence[Score], counts: Mapping[str, int]) -> list[di
         for measure in dict.fromkeys(score.measure for score in labelled)
     }
     cells = {(_label(s), _whole_title(s)): format_summarised(s) for s in labelled}
+    largest = _largest_first(list(counts), counts)[:SUMMARISED_LABELS]
     return [
         {
-            "label": shorten(label),
+            "label": name,
             "rows": f"{counts[label]:,}",
             **{title: cells.get((label, title), "") for title in chosen.values() if title},
         }
-        for label in _largest_first(list(counts), counts)[:SUMMARISED_LABELS]
+        for label, name in zip(largest, _short_names(largest), strict=True)
     ]
 
 
@@ -70,7 +74,7 @@ def label_tables(scores: Sequence[Score], counts: Mapping[str, int]) -> list[Tab
     sized = any(label in counts for label in labels)
     rows = [
         {
-            "label": printable(label),
+            "label": _name(label),
             **({"rows": f"{counts[label]:,}" if label in counts else "unknown"} if sized else {}),
             **{title: cells[label].get(title, "") for title in titles},
         }
@@ -109,11 +113,26 @@ def label_figures(key: str, scores: Sequence[Score], counts: Mapping[str, int]) 
         "",
         printable(headline.unit),
         [curve],
-        places=[shorten(label) for label in shown],
+        places=_short_names(shown),
         turned=True,
         height=PLACE_HEIGHT * len(shown),
     )
     return [Figure(f"{key}-labels", "By label", caption, [panel])]
+
+
+def _short_names(labels: Sequence[str]) -> list[str]:
+    """Return short names of labels, and whole ones where short ones would be equal."""
+    short = [shorten(_name(label)) for label in labels]
+    return [
+        name if short.count(name) == 1 else _name(label)
+        for label, name in zip(labels, short, strict=True)
+    ]
+
+
+def _name(label: str) -> str:
+    """Return what is shown for a label; blanks at its ends are between quotes."""
+    shown = printable(label)
+    return f'"{shown}"' if label != label.strip() else shown or NO_LABEL
 
 
 def _main(scores: Iterable[Score]) -> str | None:

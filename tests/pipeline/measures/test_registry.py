@@ -149,3 +149,17 @@ def test_the_freedom_of_errors_is_that_of_their_groups() -> None:
     assert MEASURES["vendi"].error_freedom == GROUPS - 1
     # The smaller corpus never has fewer groups.
     assert MEASURES["mmd"].error_freedom == MAX_TOGETHER // (1 + MAX_RATIO)
+
+
+def test_the_fewest_rows_of_errors_are_those_of_their_stages() -> None:
+    from latentscale.hubness import scores as hubness
+    from latentscale.spectrum import scores as spectrum
+    from latentscale_pipeline.measures.magnitude import plan as magnitude
+    from latentscale_pipeline.measures.vendi import sampling_error as vendi
+
+    assert {name: each.error_rows for name, each in MEASURES.items() if each.error_rows > 1} == {
+        "hubness": hubness.MIN_ROWS,
+        "magnitude": magnitude.MIN_ERROR_ROWS,
+        "spectrum": spectrum.MIN_ROWS,
+        "vendi": vendi.MIN_ROWS,
+    }

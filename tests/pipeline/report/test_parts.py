@@ -17,6 +17,8 @@ from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.measures.heat.report import null_models
 from latentscale_pipeline.report import FORMATS, Report, figure_files, job_report
+from latentscale_pipeline.report.labels import label_summary
+from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Figure, Section, Table
 from tests.conftest import Ended
 from tests.support.comparisons import job, row, write_job
@@ -235,3 +237,14 @@ def test_figures_are_files_on_white() -> None:
         assert root.attrib["width"] == "640"
         assert root[0].attrib["fill"] == "white"
         assert "var(" not in text
+
+
+def test_labels_that_begin_alike_have_names_of_their_own() -> None:
+    alike = [f"{'long ' * 10}{end}" for end in ("one", "two")]
+    counts = {**dict.fromkeys(alike, 60), "": 50, "cat": 40, "cat ": 30, "x" * 40: 20}
+    scores = [
+        Score.model_validate(row(1.0, measure="vendi", score="vendi", label=label))
+        for label in counts
+    ]
+    names = [cells["label"] for cells in label_summary(scores, counts)]
+    assert names == [*alike, "(none)", "cat", '"cat "', f"{'x' * 31}…"]

@@ -25,6 +25,7 @@ class HubnessMeasure(Measure):
     results = HubnessResults
     report = HubnessReport()
     error_freedom = 19
+    error_rows = 100
 
     def plan(self, section: Hubness, facts: JobFacts) -> list[Stage]:
         """Plan random rows of every corpus, and their neighbours among each other."""

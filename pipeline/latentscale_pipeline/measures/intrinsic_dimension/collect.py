@@ -37,13 +37,13 @@ def collect_dimensions(section: IntrinsicDimension, facts: JobFacts, results: Re
     parts: dict[Role, DimensionOfCorpus] = {}
     scores: list[Score] = []
     for role, corpus in facts.corpora.items():
-        reason = too_few_rows(section, corpus)
-        values = {} if reason else results(stage_name(role)).values
-        numbers = [] if reason else numbers_of_neighbours(section, corpus)
+        planned, reason = corpus.n >= MIN_ROWS, too_few_rows(section, corpus)
+        values = results(stage_name(role)).values if planned else {}
+        numbers = numbers_of_neighbours(section, corpus) if planned else []
         found = dict(zip(numbers, values.get("maximum_likelihood", []), strict=True))
         scores += [
             _score("MLE", role, found.get(section.k), reason),
-            _score("TwoNN", role, values.get("two_nearest"), reason or TOO_FEW),
+            _score("TwoNN", role, values.get("two_nearest"), TOO_FEW),
         ]
         parts[role] = _part(section, corpus, values, found, reason)
     own = parts["corpus"]

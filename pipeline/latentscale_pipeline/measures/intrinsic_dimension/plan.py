@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from latentscale.intrinsic_dimension.estimators import MIN_ROWS
 from latentscale.sampling.halves import SPLITS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
@@ -57,13 +58,13 @@ def plan_dimensions(section: IntrinsicDimension, facts: JobFacts) -> list[Stage]
     return [
         stage
         for role, corpus in facts.corpora.items()
-        if not too_few_rows(section, corpus)
+        if corpus.n >= MIN_ROWS
         for stage in _stages(section, facts, role)
     ]
 
 
 def too_few_rows(section: IntrinsicDimension, corpus: CorpusFacts) -> str:
-    """Return why a corpus has no dimension; empty if it has one."""
+    """Return why the maximum likelihood gives a corpus no dimension; empty if it gives one."""
     if corpus.n > section.k:
         return ""
     return f"{section.k} neighbours of a row need {section.k + 1} rows"

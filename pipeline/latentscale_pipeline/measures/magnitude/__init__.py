@@ -28,6 +28,7 @@ class MagnitudeMeasure(Measure):
     section = Magnitude
     results = MagnitudeResults
     report = MagnitudeReport()
+    error_rows = 100
 
     def plan(self, section: Magnitude, facts: JobFacts) -> list[Stage]:
         """Plan the stages of convergence scales, magnitude functions and their difference."""

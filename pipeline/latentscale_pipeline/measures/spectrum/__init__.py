@@ -16,6 +16,7 @@ class SpectrumMeasure(Measure):
     results = SpectrumResults
     report = SpectrumReport()
     error_freedom = 7
+    error_rows = 40
 
     def plan(self, section: SpectrumSection, facts: JobFacts) -> list[Stage]:
         """Plan one pass over every corpus, and the scores."""

@@ -29,6 +29,7 @@ class VendiMeasure(Measure):
     results = VendiResults
     report = VendiReport()
     error_freedom = 19
+    error_rows = 100
 
     def needs_directions(self, name: str, section: Vendi) -> str:
         """Return the kernel that does not accept rows of zeros."""

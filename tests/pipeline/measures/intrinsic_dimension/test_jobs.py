@@ -82,6 +82,10 @@ def test_another_dimension_is_found_and_the_same_is_not(tmp_path: Path) -> None:
 def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
     found = values(run(tmp_path / "few", corpus=torus(4, 20, 2)))
     assert found["MLE"]["reason"] == "20 neighbours of a row need 21 rows"
+    assert found["TwoNN"]["value"] == pytest.approx(2.0, abs=1.5)
+    found = values(run(tmp_path / "fewer", corpus=torus(4, 9, 2)))
+    assert found["MLE"]["reason"] == "20 neighbours of a row need 21 rows"
+    assert found["TwoNN"]["reason"].startswith("fewer than 10 rows have two neighbours")
     found = values(run(tmp_path / "equal", corpus=np.ones((60, 4))))
     none = "no row has so many neighbours, or all of these are equally far"
     assert found["MLE"]["reason"] == none
@@ -103,7 +107,9 @@ def test_samples_with_too_few_rows_leave_scores_without_a_range(tmp_path: Path) 
     results = run(tmp_path / "job", "k: 60", corpus=torus(6, 200, 2), reference=torus(7, 200, 2))
     row = values(results)["MLE"]
     assert row["value"] == pytest.approx(brute_force(torus(6, 200, 2), 60), rel=1e-9)
-    assert row["expected_reason"] == "samples of 50 rows are too few for it"
+    assert row["expected_reason"] == "it has no value on some samples of 50 rows"
+    two = values(results)["TwoNN"]
+    assert two["expected"]["lower"] < two["value"] < two["expected"]["upper"]
 
 
 def test_labels_and_other_dimensions_are_measured(tmp_path: Path) -> None:
