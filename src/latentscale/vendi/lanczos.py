@@ -35,7 +35,12 @@ theory gives
             = \mathrm E_z \sum_i (z^\top r_i)\, r_i^\top h(\theta_i, PAP)\, z .
 
 The inner products of :math:`r_i` with the Lanczos vectors are what P removes from the products, so
-this needs no further product. The interval includes :data:`REMAINDER` of D for higher orders.
+this needs no further product. The interval includes :data:`REMAINDER` of D for higher orders. That
+theory fails where P leaves small eigenvalues about as large as what couples them to Q, as those of
+rows that nearly repeat others: then D exceeds the trace of small powers. So the more D takes of it,
+the less of D is subtracted, and the more the interval allows for. Without it the trace of a concave
+function is too large, never too small (a pinched matrix is majorised by the whole one; Bhatia,
+Matrix Analysis, 1997, chapter II).
 
 *Control variates.* Of the polynomials 1, :math:`\lambda`, :math:`\lambda^2` all traces are known:
 for PAP they are :math:`n - k`, :math:`1 - \sum \theta_i` and :math:`\|A\|_F^2 - 2 \|AQ\|_F^2 +
@@ -122,6 +127,9 @@ CANCELLED = 1e4
 
 STRONG = 1.0
 """The same where eigenvalues fall too fast for that theory, of an order of at least 1."""
+
+STRONG_SHARE = 0.1
+"""Share of a trace from which a coupling's effect is too strong for that theory."""
 
 CLOSE = 1e-6
 """Relative distance of two eigenvalues from which a divided difference is a derivative."""
@@ -644,8 +652,14 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
             coefficients[: degree + 1] = _fit(rules[0], other, function, scale, degree)
         for total, rule in zip(totals, rules, strict=True):
             left = _probe_sums(rule, own, coefficients, function, scale)
-            total[own] = left + float(coefficients @ known) - coupled[own]
+            total[own] = left + float(coefficients @ known)
     head = float(function(traces.ritz).sum())
+    # A coupling that takes all of an eigenvalue changes its power by 1 / order times what its
+    # derivative foresees; small eigenvalues beside a basis of single precision come near to that.
+    moved = abs(float(coupled.mean()))
+    whole = max(abs(head + float(totals[0].mean())), TINIEST)
+    strong = min(1.0, (moved / (STRONG_SHARE * whole)) ** 2) if order < 1 else 0.0
+    totals -= (1.0 - strong) * coupled
     gauss, shorter, anti, radau = (head + float(total.mean()) for total in totals)
     ends = gauss, shorter, anti + ANTI_SHARE * (anti - shorter)
     low, high = min(*ends, radau), max(*ends, radau)
@@ -655,10 +669,8 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
     error = float(totals[0].std(ddof=1)) / math.sqrt(probes)
     margin = student_quantile(CONFIDENCE, probes - 2) * error
     margin += _rounding(traces, rules[0], function)
-    # A coupling that takes all of an eigenvalue changes its power by 1 / order times what its
-    # derivative foresees; small eigenvalues beside a basis of single precision come near to that.
-    remainder = REMAINDER if degree == 2 else STRONG / min(order, 1.0)
-    margin += remainder * abs(float(coupled.mean()))
+    strong = strong if degree == 2 else 1.0
+    margin += (REMAINDER + strong * (STRONG / min(order, 1.0) - REMAINDER)) * moved
     # The dense solver counts the smallest eigenvalues as 0.
     uncounted = float((function(traces.ritz) * (traces.ritz <= tolerance)).sum())
     unseen = rules[0].weights * function(rules[0].nodes) * (rules[0].nodes <= tolerance)
@@ -758,8 +770,11 @@ def _scores(traces: KernelTraces) -> dict[float, Estimate]:
             continue
         trace = traces._trace(order)
         ends = sorted(_number(end, order) for end in (trace.lower, trace.upper))
-        low = min(max(ends[0] * (1.0 - slack), bottom), cap)
-        high = max(low, min(ends[1] * (1.0 + slack), cap))
+        low, high = ends[0] * (1.0 - slack), ends[1] * (1.0 + slack)
+        if low > cap or high < bottom:  # the interval says nothing
+            low, high = bottom, cap
+        low, high = max(low, bottom), min(high, cap)
+        floor = max(floor, low)  # scores of lower orders are larger
         value = min(max(_number(trace.value, order), low), high)
         # The derivative of the score by the trace, times the error of the trace.
         slope = value if order == 1 else value / (abs(1.0 - order) * abs(trace.value))

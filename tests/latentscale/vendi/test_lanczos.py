@@ -267,3 +267,25 @@ def test_smooth_kernels_whose_eigenvalues_fall_below_what_sums_tell(
             assert own.lower - 1e-9 <= known.upper, (seed, order)
             assert own.upper + 1e-9 >= known.lower, (seed, order)
             assert own.upper - own.lower < 6e-3 * own.value
+
+
+def test_rows_that_nearly_repeat_others_are_covered_at_low_orders() -> None:
+    """Their eigenvalues are as small as what couples them to the basis."""
+    found = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        few = rng.normal(size=(170, 6))
+        copies = few[rng.integers(0, 170, 340)] + 2e-6 * rng.normal(size=(340, 6))
+        points = as_points(copies.astype("f4"), "euclidean")
+        scores = kernel_scores(points, "rbf", 0.5, (0.1, 0.25, 0.5), rng)
+        spectrum = kernel_spectrum(points, "rbf", 0.5)
+        for order, score in scores.items():
+            dense = vendi_score(spectrum, order)
+            held = score.lower <= dense.upper and dense.lower <= score.upper
+            found.append((order, held, score.value / dense.value))
+        assert scores[0.1].lower >= scores[0.25].lower >= scores[0.5].lower
+    assert sum(held for _, held, _ in found) >= 23
+    away = {order: [abs(ratio - 1) for o, _, ratio in found if o == order] for order in scores}
+    assert max(away[0.1]) < 0.1
+    assert max(away[0.25]) < 0.1
+    assert max(away[0.5]) < 0.02
