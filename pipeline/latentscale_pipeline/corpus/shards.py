@@ -15,14 +15,14 @@ import json
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import zarr
-from zarr.core.buffer import Buffer
-from zarr.core.buffer.cpu import Buffer as HostBuffer
-from zarr.storage import MemoryStore
+
+if TYPE_CHECKING:  # zarr takes a third of a second to import, and some commands need no shard
+    import zarr
+    from zarr.core.buffer import Buffer
 
 CHUNK_BYTES = 1 << 20
 """Approximate size of a chunk inside a shard."""
@@ -93,6 +93,9 @@ def plan_rows(most_rows: int, row_bytes: int, shard_bytes: int) -> tuple[int, in
 
 def group_document(attributes: dict[str, Any]) -> bytes:
     """Return the metadata document (``zarr.json``) of a Zarr group."""
+    import zarr
+    from zarr.storage import MemoryStore
+
     objects: dict[str, Buffer] = {}
     zarr.create_group(MemoryStore(objects), zarr_format=3, attributes=attributes)
     return objects["zarr.json"].to_bytes()
@@ -181,6 +184,8 @@ def decode_shard(data: bytes | bytearray, rows: int, layout: Layout) -> npt.NDAr
     stored = _rows_in_place(data, rows, layout)
     if stored is not None:
         return stored
+    from zarr.core.buffer.cpu import Buffer as HostBuffer
+
     objects: dict[str, Buffer] = {}
     array = _create(objects, replace(layout, rows=rows))
     objects[shard_key(layout, 0)] = HostBuffer.from_bytes(data)
@@ -213,6 +218,9 @@ def _index_bytes(layout: Layout) -> int:
 
 
 def _create(objects: dict[str, Buffer], layout: Layout) -> zarr.Array[Any]:
+    import zarr
+    from zarr.storage import MemoryStore
+
     return zarr.create_array(
         MemoryStore(objects),
         shape=(layout.rows, *layout.row_shape),

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from latentscale.tiles.distances import as_points, squared_tile
 from latentscale_pipeline.engine.cost import CostEstimate
 
 TILE_ROWS = 1024
@@ -79,6 +78,8 @@ def calibrate(pieces: Iterator[int]) -> Rates:
         Each step reads a piece of the corpus and yields its size in bytes. Without one, the typical
         rate is returned.
     """
+    from latentscale.tiles.distances import as_points, squared_tile  # with numba, which takes long
+
     rows = np.random.default_rng(0).normal(size=(2, TILE_ROWS, TILE_DIMENSION))
     single = rows.astype(np.float32)
     first, second = (as_points(part[:, :2], "euclidean") for part in rows)

@@ -133,9 +133,10 @@ def test_reading_what_measures_say_needs_no_numerical_library() -> None:
         "from latentscale_pipeline.measures.registry import MEASURES\n"
         "import latentscale_pipeline.compare.report, latentscale_pipeline.compare.terminal\n"
         "import latentscale_pipeline.history.report\n"
+        "import latentscale_pipeline.cli.run, latentscale_pipeline.cli.subset\n"
         "[measure.report for measure in MEASURES.values()]\n"
         "heavy = {'numba', 'scipy', 'sklearn', 'pynndescent', 'dask', 'distributed'}\n"
-        "heavy |= {'jinja2'}\n"
+        "heavy |= {'jinja2', 'zarr', 'pyarrow'}\n"
         "print(*heavy & {*sys.modules})"
     )
     command = [sys.executable, "-c", code]

@@ -13,13 +13,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import zarr
-from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
-from zarr.storage import FsspecStore, LocalStore
 
 from latentscale.array_types import Int64Array
 from latentscale_pipeline.corpus.corpus import Corpus, is_unfinished, open_corpus
@@ -28,6 +25,9 @@ from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, file_err
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.errors import BadInput, first_line
 from latentscale_pipeline.storage.objects import ObjectStore
+
+if TYPE_CHECKING:  # it takes a third of a second to import, and most sources are other files
+    import zarr
 
 DOCUMENTS = ("zarr.json", ".zarray", ".zgroup")
 """A folder with any of these is a Zarr."""
@@ -89,6 +89,8 @@ class Zarr(Container):
 
     def _absent_chunks(self, array: zarr.Array[Any], place: tuple[int, ...], key: str) -> int:
         """Count the chunks of one shard that were never written, according to its index."""
+        from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
+
         codecs = getattr(array.metadata, "codecs", ())
         codec = codecs[0] if codecs else None
         if not (
@@ -185,6 +187,9 @@ def open_zarr(file: File) -> Container:
 
 def _arrays(file: File) -> dict[str, zarr.Array[Any]]:
     """Return the arrays of an existing Zarr by their paths; the path of a single array is empty."""
+    import zarr
+    from zarr.storage import FsspecStore, LocalStore
+
     address = file.address
     store = LocalStore(address, read_only=True) if file.is_local else FsspecStore.from_url(address)
     # Consolidated metadata may be outdated, so it isn't used.

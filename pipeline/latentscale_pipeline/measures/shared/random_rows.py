@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.array_types import Int64Array
-from latentscale.tiles.distances import row_blocks
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage, Work
@@ -303,6 +302,8 @@ def rows_by_shard(corpus: Shards, rows: Int64Array) -> Iterator[tuple[int, slice
 
 def read_blocks(corpus: Shards, rows: Int64Array) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Yield the vectors of ascending rows in blocks; every shard is read at most once."""
+    from latentscale.tiles.distances import row_blocks  # with numba, which plans don't need
+
     for shard, inside in rows_by_shard(corpus, rows):
         first, vectors = corpus.shard_range(shard).start, corpus.read_shard(shard)
         for block in row_blocks(inside.stop - inside.start, BLOCK_ROWS):

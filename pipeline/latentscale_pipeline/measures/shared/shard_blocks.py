@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from latentscale.tiles.distances import Metric, Points, as_points, row_blocks
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import CorpusFacts
+
+if TYPE_CHECKING:  # with numba, which plans don't need
+    from latentscale.tiles.distances import Metric, Points
 
 BLOCK_BYTES = 96 * 2**20
 """Stored bytes of a block, unless one shard has more."""
@@ -62,5 +64,7 @@ def read_points(corpus: Corpus, rows: slice, metric: Metric) -> Iterator[tuple[s
 
 def points_by_blocks(stored: NDArray[Any], metric: Metric) -> Iterator[tuple[slice, Points]]:
     """Yield rows in the stored type as points, a few at a time, with their places."""
+    from latentscale.tiles.distances import as_points, row_blocks
+
     for piece in row_blocks(len(stored), max(POINTS_BYTES // (8 * stored.shape[1]), 1)):
         yield piece, as_points(stored[piece], metric)
