@@ -11,7 +11,7 @@ import click
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.storage.objects import FULL, ObjectStore, atomic_write
 
-_NOT_REPLACED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY}
+_NOT_REPLACED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.ENAMETOOLONG}
 """Errors where a file can't be moved into place, but perhaps be written, as one that is mounted."""
 
 
@@ -38,24 +38,28 @@ def write_text(path: str | None, text: str) -> None:
         ObjectStore(folder).write(name, text.encode())
         return
     try:
-        _replace(Path(path).resolve(), text.encode())
+        _write(Path(path), text.encode())
     except OSError as error:
         if error.errno in FULL:
             raise Incomplete(f"{path}: the disk is full or over quota; free some space") from None
         raise BadInput(f"{path}: {error.strerror}; name a file that can be written") from None
 
 
-def _replace(path: Path, text: bytes) -> None:
-    """Write a file whole, or leave it as it is; a device or a pipe is written to."""
-    if path.exists() and not path.is_file():
-        path.write_bytes(text)
+def _write(path: Path, text: bytes) -> None:
+    """Write a file whole, or leave it as it is; a device, a pipe or a descriptor is written to."""
+    if path.is_relative_to("/dev") or path.is_relative_to("/proc") or path.is_fifo():
+        with path.open("ab") as file:  # what others wrote there stays
+            file.write(text)
         return
+    path = path.resolve()
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     try:
         with atomic_write(path, durable=False) as file:
             if path.exists():
                 os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
             file.write(text)
     except OSError as error:
-        if error.errno not in _NOT_REPLACED or not path.exists():
+        if error.errno not in _NOT_REPLACED:
             raise
         path.write_bytes(text)

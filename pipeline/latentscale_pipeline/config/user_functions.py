@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import xxhash
+from psutil import Process
 
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.errors import BadInput, first_line
@@ -77,12 +78,14 @@ def load_function(path: str) -> Callable[..., Any]:
 def _import_module(name: str, file: Path) -> ModuleType:
     """Import a module, or run its file again if that has changed."""
     with _IMPORTING:
-        source = file.read_bytes()
-        checksum, known = xxhash.xxh3_128_hexdigest(source), sys.modules.get(name)
-        if known is not None and getattr(known, _CHECKSUM, None) == checksum:
+        source, known = file.read_bytes(), sys.modules.get(name)
+        checksum, seen = xxhash.xxh3_128_hexdigest(source), getattr(known, _CHECKSUM, None)
+        if known is not None and seen == checksum:
             return known
         module = importlib.import_module(name)
-        if known is not None and file.suffix == ".py":
+        # Others may have imported it, so only a file that is newer than the process can differ.
+        old = known is not None and (seen or file.stat().st_mtime > Process().create_time())
+        if old and file.suffix == ".py":
             # Not by reloading: within a second, Python takes a file of the same size for the same.
             exec(compile(source, file, "exec"), vars(module))  # noqa: S102 -- allowed by the user
         setattr(module, _CHECKSUM, checksum)

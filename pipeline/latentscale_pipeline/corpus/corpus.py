@@ -71,6 +71,9 @@ class Corpus:
     excluded : tuple of str
         Keys of shards that are left out. Readers don't see their rows, and later rows are
         renumbered.
+    appended_rows : int
+        Rows in these shards that were appended after the rows that are seen. They don't count as
+        left out.
     """
 
     url: str
@@ -78,9 +81,11 @@ class Corpus:
     address: str = field(repr=False, compare=False)
     manifest_checksum: str = field(repr=False)
     excluded: tuple[str, ...] = ()
+    appended_rows: int = 0
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return reopen, (self.address, self.manifest_checksum, self.excluded)
+        held = (self.address, self.manifest_checksum, self.excluded, self.appended_rows)
+        return reopen, held
 
     def is_current(self) -> bool:
         """Return whether the stored corpus is unchanged, neither replaced nor appended to."""
@@ -360,12 +365,21 @@ class Corpus:
     @property
     def lacks_rows(self) -> bool:
         """Whether rows of the sources were left out, so that later ones have other numbers."""
-        return bool(self.manifest.dropped.count or self.excluded_rows)
+        return bool(self._dropped_count or self.excluded_rows > self.appended_rows)
 
     @property
     def source_count(self) -> int:
         """Number of rows of the sources, those left out included."""
-        return self.n + self.excluded_rows + self.manifest.dropped.count
+        return self.n + self.excluded_rows - self.appended_rows + self._dropped_count
+
+    @property
+    def _dropped_count(self) -> int:
+        """Number of rows that were left out of the sources, without those of appended ones."""
+        if not self.appended_rows:
+            return self.manifest.dropped.count
+        dropped = self.dropped_rows()
+        stored_before = dropped - np.arange(len(dropped))
+        return int(np.count_nonzero(stored_before < self.manifest.n - self.appended_rows))
 
     def source_rows(self, rows: Int64Array) -> Int64Array:
         """Return the numbers of rows among all rows of the sources, those left out included."""
@@ -491,9 +505,11 @@ def _replaced(url: str) -> BadInput:
 
 
 @lru_cache(maxsize=16)
-def reopen(url: str, manifest_checksum: str, excluded: tuple[str, ...]) -> Corpus:
+def reopen(
+    url: str, manifest_checksum: str, excluded: tuple[str, ...], appended_rows: int = 0
+) -> Corpus:
     """Reopen a corpus, perhaps in another process, and raise if it was replaced since."""
     corpus = open_corpus(url)
     if corpus.manifest_checksum != manifest_checksum:
         raise _replaced(corpus.url)
-    return replace(corpus, excluded=excluded)
+    return replace(corpus, excluded=excluded, appended_rows=appended_rows)

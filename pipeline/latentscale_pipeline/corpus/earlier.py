@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 
@@ -45,7 +46,8 @@ def find_earlier(
         return kept
     shards = corpus.manifest.vectors.shards
     for cut in reversed(corpus.manifest.vectors.appended):
-        before = corpus.without([shard.key for shard in shards[cut.first :]])
+        later = corpus.without([shard.key for shard in shards[cut.first :]])
+        before = replace(later, appended_rows=later.excluded_rows)
         kept = before.without(excluded) if excluded else before
         if kept.n == n:
             whole = _fingerprint_of_first(corpus, before.n)

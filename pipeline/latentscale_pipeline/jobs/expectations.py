@@ -83,7 +83,11 @@ def _explain(score: Score, facts: JobFacts) -> Score:
         reason = f"only that of {score.samples[0].rows:,} rows is known, from samples"
     elif score.expected is not None:
         reason = "the expected range says how far chance moves it"
-    elif score.of != "pair" and facts.corpora[score.of].n < MEASURES[score.measure].error_rows:
+    elif (
+        score.of != "pair"
+        and score.score not in MEASURES[score.measure].without_error
+        and facts.corpora[score.of].n < MEASURES[score.measure].error_rows
+    ):
         reason = f"it needs {MEASURES[score.measure].error_rows} rows or more"
     else:
         reason = score.expected_reason or "it isn't estimated for this score"

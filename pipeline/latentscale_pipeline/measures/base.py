@@ -472,6 +472,8 @@ class Measure(ABC):
         Least degrees of freedom of its sampling errors; 0 if they differ, or it has none.
     error_rows : int
         Fewest rows of a corpus whose scores have sampling errors, if that is more than one.
+    without_error : collection of str
+        Scores that have none with any number of rows.
     """
 
     section: ClassVar[type[Section]]
@@ -482,6 +484,7 @@ class Measure(ABC):
     finds_neighbours: ClassVar[bool] = False
     error_freedom: ClassVar[int] = 0
     error_rows: ClassVar[int] = 1
+    without_error: ClassVar[Collection[str]] = ()
 
     def needs_directions(self, name: str, section: Any) -> str:
         """Return the setting that needs the direction of every row; empty if none does."""

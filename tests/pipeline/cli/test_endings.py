@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from latentscale_pipeline.cli import CLOSED_PIPE
+from latentscale_pipeline.cli.text_files import write_text
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.errors import BadInput
 from tests.conftest import Ended
 from tests.support.comparisons import row, write_job
 
@@ -365,9 +367,27 @@ def test_a_file_stays_until_its_new_content_is_written(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [link, report]
 
 
-def test_text_goes_to_a_device(tmp_path: Path) -> None:
+def test_text_goes_to_devices_and_pipes(tmp_path: Path) -> None:
     assert write(Path("/dev/null"), 2) == (0, "")
     assert Path("/dev/null").is_char_device()
+    assert write(Path("/dev/stdout"), 2) == (0, "new new ")
+    with (tmp_path / "both").open("w") as both:
+        for number in ("1", "2"):
+            command = [sys.executable, "-c", WRITE, "/dev/stdout", number]
+            subprocess.run(command, stdout=both, check=True)
+    assert (tmp_path / "both").read_text() == "new new new "
+
+
+def test_long_names_and_write_protected_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(str(tmp_path / f"{'x' * 240}.md"), "whole")
+    assert (tmp_path / f"{'x' * 240}.md").read_text() == "whole"
+    (tmp_path / "kept.md").write_text("old")
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write anything
+    with pytest.raises(BadInput, match=r"kept.md: Permission denied; name a file"):
+        write_text(str(tmp_path / "kept.md"), "new")
+    assert (tmp_path / "kept.md").read_text() == "old"
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "0<&- 1>&- 2>&-"])

@@ -1,5 +1,6 @@
 """Kernels that a configuration names by import path, through jobs started as a user starts them."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from latentscale_pipeline.config.job import JobConfig, read_config
+from latentscale_pipeline.config.user_functions import load_function
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import measure_sections
 from tests import oracles
@@ -147,6 +149,25 @@ def scored(run_here: Callable[..., Ended], config: Path) -> Any:
     ended = run_here("run", config, "--allow-code", "--json")
     assert ended.code == 0, ended.err
     return json.loads(ended.out)["scores"]
+
+
+def test_a_module_that_did_not_change_is_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "counted.py"
+    module.write_text("import sys\nsys.runs = getattr(sys, 'runs', 0) + 1\ndef f(a, b): pass\n")
+    os.utime(module, (1e9, 1e9))  # written before this process began
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "runs", 0, raising=False)
+    monkeypatch.setitem(sys.modules, "counted", None)  # to be removed at the end
+    del sys.modules["counted"]
+    importlib.import_module("counted")
+    functions = {load_function("counted:f") for _ in range(3)}
+    assert (len(functions), sys.runs) == (1, 1)  # type: ignore[attr-defined]
+    module.write_text(module.read_text() + "\n")
+    load_function("counted:f")
+    assert sys.runs == 2  # type: ignore[attr-defined]
+    assert load_function("numpy:inner") is np.inner
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A corpus as it was before rows were appended."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,9 @@ def test_every_state_is_found(states: list[Corpus]) -> None:
         assert (before.n, found.n) == (n, n)
         np.testing.assert_array_equal(found.read_rows(0, n), ROWS[:n])
         assert found.texts("ids") == [f"r{row}" for row in range(n)]
+        assert (found.lacks_rows, found.source_count) == (False, n)
+        again = pickle.loads(pickle.dumps(found))
+        assert (again.n, again.lacks_rows) == (n, False)
 
 
 def test_shards_that_were_left_out_stay_left_out(states: list[Corpus]) -> None:
@@ -47,6 +51,7 @@ def test_shards_that_were_left_out_stay_left_out(states: list[Corpus]) -> None:
         found = find_earlier(states[-1], part.n, part.fingerprint, [first.key])
         assert found is not None
         np.testing.assert_array_equal(found.read_all(), ROWS[first.rows : before.n])
+        assert (found.lacks_rows, found.source_count) == (True, before.n)
 
 
 def test_other_rows_are_not_taken_for_them(states: list[Corpus]) -> None:
@@ -54,3 +59,17 @@ def test_other_rows_are_not_taken_for_them(states: list[Corpus]) -> None:
     assert find_earlier(last, first.n, last.fingerprint) is None
     assert find_earlier(last, 1600, first.fingerprint) is None
     assert find_earlier(first, last.n, last.fingerprint) is None
+
+
+def test_rows_that_were_dropped_before_are_counted_and_later_ones_not(tmp_path: Path) -> None:
+    for name, bad in (("a", [3, 4]), ("b", [2])):
+        rows = ROWS[:40].copy()
+        rows[bad] = np.nan
+        np.save(tmp_path / f"{name}.npy", rows)
+    url = str(tmp_path / "c")
+    before = ingest([str(tmp_path / "a.npy")], url, on_invalid="drop")
+    append([str(tmp_path / "b.npy")], url, on_invalid="drop")
+    found = find_earlier(open_corpus(url), before.n, before.fingerprint)
+    assert found is not None
+    assert (found.n, found.source_count, found.lacks_rows) == (38, 40, True)
+    assert found.source_rows(np.arange(2, 5)).tolist() == [2, 5, 6]

@@ -137,6 +137,8 @@ class Dialect:
 
     def is_quoted(self, line: str, place: int) -> bool:
         """Return whether a field of a line stands between quotes."""
+        if '"' not in line:
+            return False
         start = 0
         for _ in range(place):
             quoted = _QUOTED.match(line, start)

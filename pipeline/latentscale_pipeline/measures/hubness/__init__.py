@@ -26,6 +26,7 @@ class HubnessMeasure(Measure):
     report = HubnessReport()
     error_freedom = 19
     error_rows = 100
+    without_error = ("hubness",)
 
     def plan(self, section: Hubness, facts: JobFacts) -> list[Stage]:
         """Plan random rows of every corpus, and their neighbours among each other."""

@@ -89,5 +89,8 @@ def test_more_hubs_are_found_and_a_sample_of_the_same_is_not(tmp_path: Path) -> 
 def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
     few = values(run(tmp_path / "few", corpus=normal(7, 10)))
     assert few["hubness"]["reason"] == "10 neighbours of a row need 11 rows"
+    sixty = values(run(tmp_path / "sixty", corpus=normal(7, 60)))
+    assert sixty["antihubs"]["sampling_error_reason"] == "it needs 100 rows or more"
+    assert "needs" not in sixty["hubness"]["sampling_error_reason"]
     equal = values(run(tmp_path / "equal", corpus=np.ones((300, 4))))
     assert equal["Robin Hood index"]["value"] < 0.3
