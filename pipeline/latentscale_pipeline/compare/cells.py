@@ -45,6 +45,7 @@ class ComparedCells:
     baseline: Written
     difference: str
     relative: str
+    change: str
     verdict: str
     significant: bool
 
@@ -93,6 +94,7 @@ def format_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
         baseline=baseline,
         difference=difference,
         relative=relative,
+        change=_change(compared, typeset=typeset),
         verdict=f"{verdict} (incomparable)" if compared.mismatches and compared.anyway else verdict,
         significant=compared.verdict is Verdict.SIGNIFICANT,
     )
@@ -121,7 +123,7 @@ def summarise_score(compared: ComparedScore) -> dict[str, str]:
     return {
         "": title_apart(score) if score.of == "reference" else full_title(score),
         **sides,
-        "change": _change(compared),
+        "change": cells.change,
         " ": remark,
     }
 
@@ -143,16 +145,16 @@ def _samples(usual: ExpectedRange, typeset: bool) -> list[Written]:
     return [Written(text + power, f"at {counted(usual.rows, 'row')}") for text in texts]
 
 
-def _change(compared: ComparedScore) -> str:
+def _change(compared: ComparedScore, *, typeset: bool) -> str:
     """Format how a score changed; as samples did where these tell, or nothing else compares."""
     if compared.score.unit == SHARE_OF_ROWS:
-        return _points(compared)
+        return _points(compared, typeset=typeset)
     if compared.expected is not None and is_told_by_samples(compared):
-        return _sampled_change(compared.expected)
-    return _relative(compared, typeset=False) or _difference(compared)
+        return _sampled_change(compared.expected, typeset)
+    return _relative(compared, typeset) or _difference(compared, typeset=typeset)
 
 
-def _sampled_change(usual: ExpectedRange, typeset: bool = False) -> str:
+def _sampled_change(usual: ExpectedRange, typeset: bool) -> str:
     share = (usual.found - usual.centre) / abs(usual.centre) if usual.centre else 0.0
     return _percent(share, typeset=typeset)
 

@@ -100,7 +100,9 @@ def _opening(
     own = comparison.job.results.verdict
     if own is not None and own.value == "differs":
         gates = [f"The job differs from its reference: {own.reason}", *gates]
-    names = comparison.job.id, comparison.baseline.id
+    job, before = comparison.job, comparison.baseline
+    beside = _parent(job) == _parent(before)
+    names = job.id, before.id if beside else before.url
     commands = list_of_baseline(opening.commands, *names, comparison.new_reasons)
     changed = [] if comparison.rows is None else comparison.rows.lines.values()
     found = replace(
@@ -110,6 +112,10 @@ def _opening(
         commands=[command for command in commands if "--of reference" not in command],
     )
     return _with_gates(found, gates, failed=failed)
+
+
+def _parent(job: FinishedJob) -> str:
+    return job.url.rstrip("/").rpartition("/")[0]
 
 
 def _look_said(comparison: Comparison, unknown: str, *, found: bool) -> str:
@@ -154,7 +160,7 @@ def first_report(job: FinishedJob, gates: Sequence[GateResult] | None = None) ->
 def _corpora(jobs: Sequence[FinishedJob], names: Sequence[str]) -> list[tuple[str, str]]:
     return [
         (role, f"{name}: {_rows(job.corpora['corpus'])}{_source(job)}, {printable(job.url)}")
-        for role, job, name in zip(("corpus", "reference"), jobs, names, strict=True)
+        for role, job, name in zip(("job", "baseline"), jobs, names, strict=True)
         if "corpus" in job.corpora
     ]
 
@@ -282,7 +288,7 @@ def _table_of_many(rows: Sequence[Sequence[ComparedCells]], names: Sequence[str]
 def _cells_of_many(cells: ComparedCells | None) -> tuple[str, str]:
     if cells is None:
         return "", ""
-    return str(cells.job), f"{cells.relative}{' *' if cells.significant else ''}"
+    return str(cells.job), f"{cells.change}{' *' if cells.significant else ''}"
 
 
 def _reading(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Section:

@@ -25,7 +25,7 @@ from latentscale_pipeline.report.scores import (
     section_of,
 )
 from latentscale_pipeline.results.kernel_names import complete_names
-from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
 from latentscale_pipeline.views.content import Report, Section, Table, table_of
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, numbered_styles
 from latentscale_pipeline.views.formatting import counted, format_number, printable
@@ -108,6 +108,10 @@ def _with_complete_kernels(entries: Sequence[Entry]) -> list[Entry]:
 def _change(score: Score, earlier: Score | None) -> str:
     if earlier is None or earlier.value is None or score.value is None:
         return "no such score before"
+    if score.unit == SHARE_OF_ROWS:
+        points = 100 * (score.value - earlier.value)
+        sign = "+" if points > 0 else ""
+        return f"{sign}{format_number(points, 2, typeset=True)} points since the one before"
     if earlier.value == 0.0:
         return f"before: {format_number(earlier.value)}"
     share = (score.value - earlier.value) / abs(earlier.value)

@@ -93,7 +93,7 @@ def format_labels(results: Results) -> Iterator[str]:
     unusual = _unusual(results)
     for each in _known(results):
         if each.labels and (each.reason in unusual or not compared(results.scores)):
-            yield f"{each.reason}: {_often_in(each)}"
+            yield f"{ROW_FILTERS[each.reason].title}: {_often_in(each)}"
 
 
 def are_usual(results: Results) -> bool:

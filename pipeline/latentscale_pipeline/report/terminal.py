@@ -169,6 +169,6 @@ def _notes(results: Results, scores: Sequence[Score], hidden: int) -> Iterator[s
         known = replicated_scores({score.measure for score in scores})
         hint = f" (replicates: {{count, rows}} measures that of {known})" if known else ""
         yield (
-            f"The sampling error of {unknown} of {len(scores)} scores is unknown: "
-            f"a difference in them can't be called significant{hint}."
+            f"Of {unknown} of {len(scores)} scores neither the sampling error nor an expected "
+            f"range is known: a difference in them can't be called significant{hint}."
         )

@@ -1,6 +1,7 @@
 """Rows that a corpus gained and lost since the baseline, by their ids and labels."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -302,6 +303,14 @@ def test_new_rows_are_found_among_more_than_results_name(tmp_path: Path, latents
     assert len(opening["look"]) == 3
     assert {row["name"] for row in opening["look"]} <= set(ids)
     assert opening["look_said"] == NEW_ROWS
+    assert [role for role, _ in report["corpora"]] == ["job", "baseline"]
+    assert f"--new-since {release.name}" in " ".join(opening["commands"])
+    elsewhere = tmp_path / "else where"
+    elsewhere.mkdir()
+    shutil.copytree(release, elsewhere / release.name)
+    moved = elsewhere / release.name
+    report = json.loads(latentscale("report", nightly, moved, "--format", "json").out)
+    assert f"--new-since '{moved}'" in " ".join(report["opening"]["commands"])
     # Of corpora without a row in common all are new, and no command needs to say so.
     other = corpus_of(tmp_path, "other", [f"x{i:03}" for i in range(470)], None, old)
     given = ("--name", "other", "--measures", "duplicates", "--output", tmp_path / "jobs")

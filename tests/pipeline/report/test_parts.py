@@ -18,7 +18,7 @@ from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.measures.heat.report import null_models
 from latentscale_pipeline.report import FORMATS, Report, figure_files, job_report
 from latentscale_pipeline.report.labels import label_summary
-from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
 from latentscale_pipeline.views.content import Figure, Section, Table
 from tests.conftest import Ended
 from tests.support.comparisons import job, row, write_job
@@ -165,6 +165,17 @@ def test_a_comparison_says_what_changed_most() -> None:
     (part, _) = report.sections
     assert part.scores is not None
     assert part.scores.rows[0][4:] == ("−1.00", "−33.3 %", "significant, worse")
+
+
+def test_shares_of_rows_change_by_points() -> None:
+    def share(value: float) -> dict[str, Any]:
+        return row(value, unit=SHARE_OF_ROWS, sampling_error=0.01)
+
+    jobs = [job(share(value), name=str(value)) for value in (0.163, 0.55, 0.0)]
+    report = comparison_report([compare(each, jobs[-1]) for each in jobs[:-1]])
+    scores = report.sections[-2].scores
+    assert scores is not None
+    assert scores.rows[0][4::2] == ("+16.3 points *", "+55 points *")
 
 
 def test_a_comparison_of_many_lays_functions_over_each_other() -> None:

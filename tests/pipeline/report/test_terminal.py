@@ -141,7 +141,7 @@ def test_a_missing_number_shows_its_reason(terminal: bool) -> None:
 def test_an_unknown_sampling_error_is_said() -> None:
     text = summary(example_results())
     assert text.splitlines()[-1] == (
-        "The sampling error of 24 of 34 scores is unknown: "
+        "Of 24 of 34 scores neither the sampling error nor an expected range is known: "
         "a difference in them can't be called significant "
         "(replicates: {count, rows} measures that of heat traces and IMD)."
     )

@@ -42,7 +42,7 @@ def test_it_says_which_labels_have_the_rows(tmp_path: Path, latentscale: Command
         {"label": "mail", "count": count, "rows": len(mail)}
     ]
     said = f"more than by chance in mail ({count} of {len(mail)} rows)"
-    assert f"near-duplicates: {said}" in ended.out.splitlines()
+    assert f"Nearly the same as a row that stays: {said}" in ended.out.splitlines()
     assert said in (folder / "report.html").read_text()
     # The labels that were measured by themselves stand in a table, the largest first.
     lines = [re.split(r" {2,}", line) for line in ended.out.splitlines()]
