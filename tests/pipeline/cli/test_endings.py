@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -301,22 +300,22 @@ def test_a_failed_gate_and_a_closed_pipe_are_told_apart(job: Path, tmp_path: Pat
     assert unread(*arguments) == (CLOSED_PIPE, "")
 
 
-def limited(bytes_of_a_file: int) -> Callable[[], None]:
-    """Return what makes a disk full for a new process: no file gets larger."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_of_a_file, bytes_of_a_file))
+def limited(bytes_of_a_file: int) -> str:
+    """Return the first line of a program on a disk that is nearly full: no file gets larger."""
+    limit = f"({bytes_of_a_file}, {bytes_of_a_file})"
+    return f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, {limit})\n"
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_only_fits_in_part_is_incomplete(tmp_path: Path, unbuffered: str) -> None:
     with (tmp_path / "schema.json").open("w") as schema:
         ended = subprocess.run(
-            [*PROGRAM, "config", "--schema"],
+            [*PROGRAM[:-1], limited(2048) + PROGRAM[-1], "config", "--schema"],
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             stdout=schema,
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            preexec_fn=limited(2048),
         )
     assert (ended.returncode, ended.stderr) == (
         3,
@@ -344,11 +343,10 @@ except LatentscaleError as error:
 
 def write(path: Path, words: int) -> tuple[int, str]:
     ended = subprocess.run(
-        [sys.executable, "-c", WRITE, str(path), str(words)],
+        [sys.executable, "-c", limited(4096) + WRITE, str(path), str(words)],
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=limited(4096),
     )
     return ended.returncode, ended.stdout
 
@@ -435,15 +433,13 @@ cli.main()
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("ignored", [False, True])
 def test_signals_end_every_command_in_one_way(number: signal.Signals, ignored: bool) -> None:
-    def ignore() -> None:
-        signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
-
+    handler = "SIG_IGN" if ignored else "SIG_DFL"
+    before = f"import signal; signal.signal({int(number)}, signal.{handler})\n"
     with subprocess.Popen(
-        [sys.executable, "-c", WAIT, "2" if ignored else "60"],
+        [sys.executable, "-c", before + WAIT, "2" if ignored else "60"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=ignore,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
