@@ -91,9 +91,9 @@ def rows_of_label(corpus: Corpus, label: str) -> LabelledRows:
 
 
 def _reopen_label(
-    url: str, manifest_checksum: str, excluded: tuple[str, ...], label: str
+    url: str, manifest_checksum: str, excluded: tuple[str, ...], appended_rows: int, label: str
 ) -> LabelledRows:
-    return rows_of_label(reopen(url, manifest_checksum, excluded), label)
+    return rows_of_label(reopen(url, manifest_checksum, excluded, appended_rows), label)
 
 
 def rows_by_label(corpus: Corpus) -> dict[str, Int64Array]:
