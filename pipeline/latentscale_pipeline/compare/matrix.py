@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from latentscale.array_types import Float64Array
-from latentscale_pipeline.corpus.formats.text import csv_line
+from latentscale_pipeline.corpus.formats.text import format_csv_line
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.results.definitions import ScoreDefinition
@@ -234,14 +234,14 @@ def format_csv(matrix: Matrix) -> str:
     """Return all scores of every two corpora as CSV, a row each."""
     names = ("corpus", "reference", "measure", "score", "title")
     numbers = ("value", "lower", "upper", "bounds", "sampling_error")
-    lines = [csv_line((*names, *numbers, "reason"))]
+    lines = [format_csv_line((*names, *numbers, "reason"))]
     for (one, other), job in matrix.jobs.items():
         for score in job.scores:
             if score.of == "pair" and score.label is None:
                 said = (score.measure, score.score, full_title(score))
                 found = (getattr(score, name) for name in numbers)
                 where = (matrix.names[one], matrix.names[other])
-                lines.append(csv_line((*where, *said, *found, score.reason)))
+                lines.append(format_csv_line((*where, *said, *found, score.reason)))
     return "".join(lines)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from latentscale_pipeline.corpus.export import new_file
-from latentscale_pipeline.corpus.formats.text import csv_line, escape_formula
+from latentscale_pipeline.corpus.formats.text import escape_formula, format_csv_line
 from latentscale_pipeline.errors import BadInput, how_to_install
 from latentscale_pipeline.rows.table import ColumnValues, Kind
 
@@ -60,10 +60,10 @@ def write_csv(tables: Iterator[ColumnValues], file: BinaryIO, kinds: Mapping[str
     """
     count = 0
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    text.write(csv_line(kinds))
+    text.write(format_csv_line(kinds))
     for table in tables:
         for cells in zip(*table.values(), strict=True):
-            text.write(csv_line(map(_cell, cells)))
+            text.write(format_csv_line(map(_cell, cells)))
             count += 1
     text.flush()
     text.detach()

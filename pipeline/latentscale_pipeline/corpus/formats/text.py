@@ -85,7 +85,7 @@ def _is_formula(text: str) -> bool:
     return text.lstrip("'").lstrip().startswith(FORMULA)
 
 
-def csv_line(cells: Iterable[Any]) -> str:
+def format_csv_line(cells: Iterable[Any]) -> str:
     """Return a line of a CSV file that reads back as these values, missing ones as empty cells."""
     written = [_csv_cell(cell) for cell in cells]
     # A line of nothing would be no row.

@@ -160,9 +160,12 @@ def _count_distinct(inputs: Inputs) -> int:
 
 
 def _draw_subsets(inputs: Inputs, among: int) -> Int64Array:
-    """Draw all subsets, disjoint if there are rows enough, otherwise at least in every draw."""
+    """Draw all subsets, disjoint if there are rows enough, otherwise at least in every draw.
+
+    If a subset can hold all rows, every one does.
+    """
     p, generator = inputs.parameters, inputs.common_generator()
-    rows = min(p["rows"], among)  # every subset may hold them all
+    rows = min(p["rows"], among)
     if DRAWS * REPLICATES * rows <= among or rows == among:
         return draw_replicates(among, rows, DRAWS * REPLICATES, generator)
     return np.concatenate(
