@@ -157,7 +157,7 @@ def main() -> NoReturn:
         if COMPLETION in os.environ:
             _complete()
         # Not cli.main(), which ends with code 1 where a pipe is closed.
-        with ended_by_signals(), cli.make_context("latentscale", sys.argv[1:]) as context:
+        with _ended_by_signals(), cli.make_context("latentscale", sys.argv[1:]) as context:
             cli.invoke(context)
     except BaseException as raised:  # noqa: BLE001 -- the top level reports every error in one line
         error = raised
@@ -197,7 +197,7 @@ def _open_streams() -> None:
 
 
 @contextlib.contextmanager
-def ended_by_signals() -> Iterator[None]:
+def _ended_by_signals() -> Iterator[None]:
     """Turn Ctrl-C, SIGTERM and SIGHUP into an interruption, unless they are ignored.
 
     The cleanup that follows ignores another SIGTERM or SIGHUP; another Ctrl-C ends it.

@@ -93,7 +93,7 @@ def _import_module(name: str, file: Path) -> ModuleType:
 
 
 def source_checksum(path: str) -> str:
-    """Return the checksum of a function's source file, so that a changed version is noticed.
+    """Return the checksum of the source file that a function was imported from.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def source_checksum(path: str) -> str:
         If there is no such module or function, or the module isn't in a file.
     """
     load_function(path)
-    return xxhash.xxh3_128_hexdigest(_find_file(path).read_bytes())
+    return str(getattr(sys.modules[path.partition(":")[0]], _CHECKSUM))
 
 
 def _find_file(path: str) -> Path:

@@ -8,7 +8,7 @@ from latentscale_pipeline.report.scores import full_title, report_of, score_titl
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.figure import PLACE_HEIGHT, ROLE_STYLES, Curve, Figure, Panel
-from latentscale_pipeline.views.formatting import printable, shorten
+from latentscale_pipeline.views.formatting import NO_LABEL, printable, shorten
 from latentscale_pipeline.views.scores import format_summarised, written_score
 
 SHOWN_LABELS = 100
@@ -16,9 +16,6 @@ SHOWN_LABELS = 100
 
 SUMMARISED_LABELS = 8
 """Maximum number of labels in a summary."""
-
-NO_LABEL = "(none)"
-"""What is shown for rows without a label."""
 
 DRAWN_LABELS = 20
 """Maximum number of labels in a figure."""

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
+NO_LABEL = "(none)"
+"""What is shown for the label of rows without one."""
+
 MAX_DIGITS = 6
 """Maximum number of significant digits of a value, however narrow its bracket."""
 

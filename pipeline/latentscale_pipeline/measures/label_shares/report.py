@@ -15,14 +15,17 @@ from latentscale_pipeline.views.figure import (
     Figure,
     Panel,
 )
-from latentscale_pipeline.views.formatting import counted, format_number, printable, shorten
+from latentscale_pipeline.views.formatting import (
+    NO_LABEL,
+    counted,
+    format_number,
+    printable,
+    shorten,
+)
 from latentscale_pipeline.views.scores import format_p
 
 DRAWN_LABELS = 10
 """Labels of the figure."""
-
-NO_LABEL = "(none)"
-"""What is shown for the label of rows without one."""
 
 REACH = 1.96
 """Standard errors that chance makes 95 times in 100."""
