@@ -7,6 +7,8 @@ until then the corpus is unchanged, even if the process is killed.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +17,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 
 import numpy as np
+import xxhash
 
 from latentscale_pipeline.corpus.corpus import GROUP_KEY, Corpus, open_corpus
 from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, Fingerprint
@@ -26,14 +29,15 @@ from latentscale_pipeline.corpus.ingest.encoding import (
     write_checked,
 )
 from latentscale_pipeline.corpus.ingest.sidecars import MAY_BE_MISSING
-from latentscale_pipeline.corpus.ingest.sources import COLUMNS, Sources
+from latentscale_pipeline.corpus.ingest.sources import COLUMNS, Sources, source_key
 from latentscale_pipeline.corpus.ingest.writing import (
     SHARD_BYTES,
     Piece,
     encode_piece,
-    init_encoding,
     open_given,
+    plan_encoding,
     record_dropped,
+    remove_other_records,
     rollback_on_failure,
     write_documents,
 )
@@ -98,14 +102,25 @@ def append(
     _check_fit(before, opened, {sidecar.name for sidecar in sidecars})
     store = ObjectStore(corpus_url)
     number = len(before.manifest.vectors.appended) + 1
-    prefix = f"{APPENDED}/{number}-{opened.key[:8]}/"
-    encoding = init_encoding(store, opened, before.dtype, shard_bytes, on_invalid, prefix)
+    key = _key_of(opened, files, chosen)
+
+    def planned(number: int) -> Encoding:
+        prefix = f"{APPENDED}/{number}-{key}/"
+        return plan_encoding(store, opened, before.dtype, shard_bytes, on_invalid, prefix)
+
+    if _was_killed_afterwards(before, planned(number - 1)):
+        store.remove_all(RECORDS)
+        return before
+    encoding = planned(number)
+    prefix = encoding.prefix
 
     def take_back() -> None:
-        store.remove_all(prefix.rstrip("/"))
-        store.remove_all(RECORDS)
+        if not _is_part(prefix, open_corpus(corpus_url)):
+            store.remove_all(prefix.rstrip("/"))
+            store.remove_all(RECORDS)
 
     with rollback_on_failure(take_back):
+        remove_other_records(encoding)
         piece = encode_piece(encoding, sidecars, run, progress)
         document = group_document({})
         groups = {f"{prefix}{GROUP_KEY}": document}
@@ -117,6 +132,26 @@ def append(
     corpus = open_corpus(corpus_url)
     _collect_garbage(store, corpus)
     return corpus
+
+
+def _key_of(sources: Sources, files: Mapping[str, str | None], columns: Mapping[str, str]) -> str:
+    """Return a hash of what is appended, with the files and columns that belong to its rows."""
+    others = [[name, source_key([file])] for name, file in files.items() if file]
+    about = [sources.key, *others, *sorted(columns.items())] if others else [sources.key]
+    return xxhash.xxh3_64_hexdigest(json.dumps(about).encode())[:8]
+
+
+def _is_part(prefix: str, corpus: Corpus) -> bool:
+    """Return whether a corpus has an appended piece, whose objects' keys start with ``prefix``."""
+    return any(stored.key.startswith(prefix) for stored in corpus.manifest.objects())
+
+
+def _was_killed_afterwards(corpus: Corpus, last: Encoding) -> bool:
+    """Return whether the same rows were appended last, by a process that was killed right then.
+
+    It left the records of what it had encoded, which an append removes at its end.
+    """
+    return last.key in last.store.folders(RECORDS) and _is_part(last.prefix, corpus)
 
 
 def _columns_without_values(sources: Sources, names: Collection[str]) -> dict[str, str]:
@@ -194,7 +229,9 @@ def _replace_manifest(store: ObjectStore, before: Corpus, grown: Manifest) -> No
         store.write(MANIFEST_KEY, grown.to_bytes())
     finally:
         for claim in claims:
-            store.remove(claim)
+            # One that stays makes the next append wait; an error would hide what was done.
+            with contextlib.suppress(BadInput, Incomplete):
+                store.remove(claim)
 
 
 def _claim(store: ObjectStore, number: int) -> list[str] | None:

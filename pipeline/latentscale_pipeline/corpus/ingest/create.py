@@ -51,10 +51,11 @@ from latentscale_pipeline.corpus.ingest.writing import (
     SHARD_BYTES,
     Piece,
     encode_piece,
-    init_encoding,
     interfered,
     open_given,
+    plan_encoding,
     record_dropped,
+    remove_other_records,
     rollback_on_failure,
     stored_dtype,
     write_documents,
@@ -157,7 +158,7 @@ def ingest(
         group = {GROUP_KEY: group_document(OWNERSHIP)}
         if before is None:  # mark the folder as ours before anything else is written there
             write_documents(store, group)
-        encoding = init_encoding(
+        encoding = plan_encoding(
             store,
             opened,
             _stored_dtype(opened, dtype),
@@ -165,6 +166,7 @@ def ingest(
             on_invalid,
             separator=_free_separator(store, before),
         )
+        remove_other_records(encoding)
         piece = encode_piece(encoding, sidecars, run, progress)
         if source_name is not None:
             named = tuple(replace(source, path=source_name) for source in piece.sources)

@@ -166,7 +166,7 @@ def rollback_on_failure(take_back: Callable[[], None]) -> Iterator[None]:
         raise
 
 
-def init_encoding(
+def plan_encoding(
     store: ObjectStore,
     sources: Sources,
     dtype: np.dtype[Any],
@@ -175,11 +175,7 @@ def init_encoding(
     prefix: str = "",
     separator: Separator = "/",
 ) -> Encoding:
-    """Choose shard and partition sizes of a piece, and the keys of its objects.
-
-    Records of partitions with other parameters are deleted, because their shards may have the same
-    keys.
-    """
+    """Choose shard and partition sizes of a piece, and the keys of its objects."""
     row_bytes = sources.d * dtype.itemsize
     shard_rows, chunk_rows = plan_rows(sources.rows, row_bytes, shard_bytes)
     layout = Layout(sources.rows, (sources.d,), dtype.name, shard_rows, chunk_rows, separator)
@@ -189,11 +185,16 @@ def init_encoding(
         *(shard_rows, chunk_rows, partition_shards, separator, on_invalid),
     ]
     key = xxhash.xxh3_64_hexdigest(json.dumps(about).encode())
-    for folder in store.folders(RECORDS):
-        if folder not in {key, f"{key}-scan"} and not folder.startswith("run-"):
-            store.remove_all(f"{RECORDS}/{folder}")
     none = np.empty(0, np.int64)
     return Encoding(store, prefix, sources, layout, key, partition_shards, on_invalid, none)
+
+
+def remove_other_records(encoding: Encoding) -> None:
+    """Remove the records of other parameters, because their shards may have the same keys."""
+    key = encoding.key
+    for folder in encoding.store.folders(RECORDS):
+        if folder not in {key, f"{key}-scan"} and not folder.startswith("run-"):
+            encoding.store.remove_all(f"{RECORDS}/{folder}")
 
 
 def encode_piece(

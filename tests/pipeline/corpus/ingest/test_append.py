@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from latentscale_pipeline.corpus import Corpus, open_corpus, verify
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.storage import objects
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.conftest import Ended
 
@@ -189,6 +191,86 @@ def test_killed_at_any_write_the_corpus_is_what_it_was(
     assert verify(grown).problems == ()
     files = {str(p.relative_to(corpus.url)) for p in Path(corpus.url).rglob("*") if p.is_file()}
     assert files == {stored.key for stored in grown.manifest.objects()} | {"manifest.json"}
+
+
+KILLED_AFTERWARDS = """
+import os, signal, sys
+from latentscale_pipeline.corpus.ingest import append
+replace = append._replace_manifest
+def last(*given):
+    replace(*given)
+    os.kill(os.getpid(), signal.SIGKILL)
+append._replace_manifest = last
+files = dict(zip(("ids", "labels"), sys.argv[3:]))
+append.append([sys.argv[1]], sys.argv[2], shard_bytes=1, **files)
+"""
+
+
+def test_killed_once_the_rows_are_added_it_adds_them_only_once(tmp_path: Path) -> None:
+    corpus = ingest([saved(tmp_path / "a.npy", rows(1500))], str(tmp_path / "c"), shard_bytes=1)
+    source = saved(tmp_path / "b.npy", rows(3000))
+    script = [sys.executable, "-c", KILLED_AFTERWARDS, source, corpus.url]
+    assert subprocess.run(script, check=False).returncode == -9
+    assert open_corpus(corpus.url).n == 4500
+    grown = append([source], corpus.url, shard_bytes=1)
+    np.testing.assert_array_equal(grown.read_all(), np.concatenate([rows(1500), rows(3000)]))
+    files = {str(p.relative_to(corpus.url)) for p in Path(corpus.url).rglob("*") if p.is_file()}
+    assert files == {stored.key for stored in grown.manifest.objects()} | {"manifest.json"}
+    assert append([source], corpus.url, shard_bytes=1).n == 7500
+
+
+def test_the_same_vectors_with_other_ids_are_other_rows(tmp_path: Path) -> None:
+    for name, n in (("a", 20), ("b", 5), ("c", 5)):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{name}{i}\n" for i in range(n)))
+    first = saved(tmp_path / "a.npy", rows(20))
+    source = saved(tmp_path / "b.npy", rows(5))
+    corpus = ingest([first], str(tmp_path / "c"), ids=str(tmp_path / "a.txt"))
+    script = [sys.executable, "-c", KILLED_AFTERWARDS, source, corpus.url, str(tmp_path / "b.txt")]
+    assert subprocess.run(script, check=False).returncode == -9
+    grown = append([source], corpus.url, ids=str(tmp_path / "c.txt"), shard_bytes=1)
+    assert grown.texts("ids")[18:] == [
+        *("a18", "a19"),
+        *(f"{name}{i}" for name in "bc" for i in range(5)),
+    ]
+
+
+def test_a_disk_that_is_full_once_the_rows_are_added_costs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = ingest([saved(tmp_path / "a.npy", rows(100))], str(tmp_path / "c"))
+    source = saved(tmp_path / "b.npy", rows(50))
+    sync = objects.sync_folder
+
+    def refuse(folder: Path) -> None:
+        if folder == Path(corpus.url) and open_corpus(corpus.url).n == 150:
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+        sync(folder)
+
+    monkeypatch.setattr(objects, "sync_folder", refuse)
+    monkeypatch.setattr(objects, "SHORT_PATIENCE_SECONDS", 0.0)
+    with pytest.raises(BadInput, match="the disk is full"):
+        append([source], corpus.url)
+    monkeypatch.undo()
+    assert verify(open_corpus(corpus.url)).problems == ()
+    grown = append([source], corpus.url)
+    np.testing.assert_array_equal(grown.read_all(), np.concatenate([rows(100), rows(50)]))
+
+
+def test_a_claim_that_can_not_be_removed_costs_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = ingest([saved(tmp_path / "a.npy", rows(100))], str(tmp_path / "c"))
+    source, remove = saved(tmp_path / "b.npy", rows(50)), ObjectStore.remove
+
+    def refuse(store: ObjectStore, key: str) -> None:
+        if key.endswith(".1.json"):
+            raise BadInput(f"{key}: permission denied")
+        remove(store, key)
+
+    monkeypatch.setattr(ObjectStore, "remove", refuse)
+    grown = append([source], corpus.url)
+    np.testing.assert_array_equal(grown.read_all(), np.concatenate([rows(100), rows(50)]))
+    assert verify(grown).problems == ()
 
 
 def test_two_appends_at_once_and_a_damaged_shard_lose_nothing(tmp_path: Path) -> None:
