@@ -55,10 +55,9 @@ class LabelChange:
         if not (self.rows and self.baseline_rows):
             return False
         # SciPy takes long to import, and most commands don't need it.
-        from latentscale.sampling.shares import ExpectedOfMany, expect_share
+        from latentscale.sampling.counts import ExpectedCount
 
-        shares = self.rows / rows, rows, self.baseline_rows / baseline_rows, baseline_rows
-        return ExpectedOfMany(expect_share(*shares), labels).p > LEVEL
+        return ExpectedCount(self.rows, rows, self.baseline_rows, baseline_rows, labels).p > LEVEL
 
 
 @dataclass(frozen=True)
@@ -232,7 +231,7 @@ def _compare_labels(
     found = map(LabelChange, names, *counts)
     changed = [label for label in found if label.rows != label.baseline_rows]
     if 2 * kept < min(sizes):
-        changed = [label for label in changed if not label.is_chance(*sizes, max(1, count))]
+        changed = [label for label in changed if not label.is_chance(*sizes, len(names))]
     changed.sort(key=lambda each: -abs(each.rows / sizes[0] - each.baseline_rows / sizes[1]))
     unlabelled = next((label for label in changed if label.label == NO_LABEL), None)
     labelled = tuple(label for label in changed if label.label != NO_LABEL)

@@ -48,27 +48,22 @@ class ExpectedShare:
         The share that is usual.
     events, usual_events : float
         Numbers of independent events that both were counted among.
-    correction : float
-        Part of an event by which the count of the smaller number is moved towards the other share,
-        because counts are whole: 0.5 keeps small ones from being called different too often.
     """
 
     found: float
     centre: float
     events: float
     usual_events: float
-    correction: float = 0.0
 
     @property
     def z(self) -> float:
         """The difference, in standard errors."""
         away = math.copysign(1.0, self.found - self.centre)
-        found = _within(self.found - away * self._moved)
-        usual = _within(self.centre + away * self._usual_moved)
-        if away * (found - usual) <= 0.0:
+        if self.found == self.centre:
             # The transformation moves equal shares apart where numbers of events differ.
             return 0.0
-        difference = _transform(found, self.events) - _transform(usual, self.usual_events)
+        difference = _transform(self.found, self.events)
+        difference -= _transform(self.centre, self.usual_events)
         return away * max(away * difference, 0.0) / self._error
 
     @property
@@ -99,23 +94,14 @@ class ExpectedShare:
 
     def at(self, z: float) -> float:
         """Return the share that is z standard errors above what is usual."""
-        away = math.copysign(1.0, z)
-        usual = _transform(self.centre + away * self._usual_moved, self.usual_events)
+        usual = _transform(self.centre, self.usual_events)
         angle = min(max(usual + z * self._error, 0.0), math.pi / 2)
         count = math.sin(angle) ** 2 * (self.events + 0.75) - 0.375
-        return min(max(count / self.events + away * self._moved, 0.0), 1.0)
+        return min(max(count / self.events, 0.0), 1.0)
 
     @property
     def _error(self) -> float:
         return math.sqrt(1.0 / (4 * self.events + 2) + 1.0 / (4 * self.usual_events + 2))
-
-    @property
-    def _moved(self) -> float:
-        return self.correction / self.events if self.events <= self.usual_events else 0.0
-
-    @property
-    def _usual_moved(self) -> float:
-        return self.correction / self.usual_events if self.events > self.usual_events else 0.0
 
 
 def expect_share(
@@ -125,7 +111,6 @@ def expect_share(
     usual_rows: int,
     *,
     rows_of_event: float = 1.0,
-    correction: float = 0.0,
 ) -> ExpectedShare:
     """Compare a share of the rows of a corpus with the share that is usual.
 
@@ -137,8 +122,6 @@ def expect_share(
         The same of rows of the reference.
     rows_of_event : float
         Largest number of rows that come and go together, at least 1.
-    correction : float
-        Part of an event by which the count of the smaller number is moved, see `ExpectedShare`.
 
     Raises
     ------
@@ -150,7 +133,7 @@ def expect_share(
     if min(rows, usual_rows) < 1 or rows_of_event < 1:
         raise ValueError("shares need rows, and an event at least one")
     events, usual_events = rows / rows_of_event, usual_rows / rows_of_event
-    return ExpectedShare(found, usual, events, usual_events, correction)
+    return ExpectedShare(found, usual, events, usual_events)
 
 
 def p_of_excess(found: Int64Array, rows: Int64Array) -> Float64Array:
@@ -172,63 +155,6 @@ def p_of_excess(found: Int64Array, rows: Int64Array) -> Float64Array:
     share = rows / rows.sum()
     p = np.asarray(scipy.special.bdtrc(found - 1.0, found.sum(), share), dtype=np.float64)
     return np.where(found > 0, p, 1.0)
-
-
-@dataclass(frozen=True)
-class ExpectedOfMany:
-    """The share that is least usual among several, as those of labels.
-
-    Its range holds all of them together, by Bonferroni's inequality, so that one of ``count``
-    shares lies outside of its own range with a probability of at most 5 %.
-
-    Attributes
-    ----------
-    share : ExpectedShare
-        What it is and where it is expected, alone.
-    count : int
-        Number of shares that it was chosen from.
-    """
-
-    share: ExpectedShare
-    count: int
-
-    @property
-    def found(self) -> float:
-        """The share, in [0, 1]."""
-        return self.share.found
-
-    @property
-    def centre(self) -> float:
-        """The share that is usual."""
-        return self.share.centre
-
-    @property
-    def z(self) -> float:
-        """The difference, in standard errors."""
-        return self.share.z
-
-    @property
-    def p(self) -> float:
-        """The probability that one of the shares differs at least as much."""
-        return min(1.0, self.count * self.share.p)
-
-    @property
-    def lower(self) -> float:
-        """Lower end of the range that holds every share with a probability of 95 %."""
-        return self.share.at(-self._reach)
-
-    @property
-    def upper(self) -> float:
-        """Upper end of this range."""
-        return self.share.at(self._reach)
-
-    def smallest_found(self, level: float) -> float:
-        """Return the excess that is found four times in five at a level of p."""
-        return self.share.smallest_found(level / self.count)
-
-    @property
-    def _reach(self) -> float:
-        return student_quantile(1.0 - 0.025 / self.count, math.inf)
 
 
 @dataclass(frozen=True)

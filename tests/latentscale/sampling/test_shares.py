@@ -7,7 +7,6 @@ from scipy.stats import betabinom, binomtest
 
 from latentscale.sampling.shares import (
     ExpectedExceedances,
-    ExpectedOfMany,
     expect_share,
     p_of_excess,
     share_interval,
@@ -58,10 +57,9 @@ def test_false_alarms_of_shares_of_single_rows(share, rows):
 
 
 @pytest.mark.parametrize("rows", [(100, 2_000_000), (2_000_000, 100), (50, 1000)])
-@pytest.mark.parametrize("correction", [0.0, 0.5])
-def test_equal_shares_are_usual_whatever_the_numbers_of_rows(rows, correction):
+def test_equal_shares_are_usual_whatever_the_numbers_of_rows(rows):
     for share in (0.0, 0.001, 0.5, 1.0):
-        found = expect_share(share, rows[0], share, rows[1], correction=correction)
+        found = expect_share(share, rows[0], share, rows[1])
         assert (found.z, found.p) == (0.0, 1.0)
         away = expect_share(share + 0.3 if share < 0.5 else share - 0.3, rows[0], share, rows[1])
         assert away.p < 0.001
@@ -191,79 +189,6 @@ def test_the_interval_of_a_share_covers_it():
         assert ((ends[:, 0] <= share) & (share <= ends[:, 1])).mean() > 0.93
     assert share_interval(0, 400)[0] == 0.0
     assert 0.005 < share_interval(0, 400)[1] < 0.011
-
-
-def least_usual(ours, theirs):
-    """The least usual of several shares, of those with 20 rows or more."""
-    n, m = ours.sum(), theirs.sum()
-    kept = ours + theirs >= 20
-    counts = zip((ours[kept] / n).tolist(), (theirs[kept] / m).tolist(), strict=True)
-    shares = [expect_share(a, int(n), b, int(m), correction=0.5) for a, b in counts]
-    return ExpectedOfMany(min(shares, key=lambda share: share.p), len(shares))
-
-
-def alarms_among_many(labels, frequency, rows, tries):
-    """The share of pairs of samples of one source of which a label is called different at 5 %."""
-    generator = np.random.default_rng(1)
-    shares = np.ones(labels) if frequency == "equal" else 1 / np.arange(1.0, labels + 1)
-    shares /= shares.sum()
-    drawn = [generator.multinomial(n, shares, size=tries) for n in rows]
-    compared = (drawn[0] + drawn[1] >= 20).any(axis=1)
-    pairs = zip(drawn[0][compared], drawn[1][compared], strict=True)
-    return sum(least_usual(*both).p <= 0.05 for both in pairs) / tries
-
-
-MANY_SHARES = [
-    pytest.mark.parametrize("labels", [5, 50, 300]),
-    pytest.mark.parametrize("frequency", ["equal", "unequal"]),
-    pytest.mark.parametrize("rows", [(600, 600), (500, 5000), (5000, 500), (10_000, 10_000)]),
-]
-
-
-def each_of_many(test):
-    for mark in MANY_SHARES:
-        test = mark(test)
-    return test
-
-
-@each_of_many
-def test_false_alarms_among_many_shares(labels, frequency, rows):
-    # Two standard errors of 150 tries above 5 %.
-    assert alarms_among_many(labels, frequency, rows, 150) <= 0.087
-
-
-@pytest.mark.full
-@each_of_many
-def test_false_alarms_among_many_shares_in_many_tries(labels, frequency, rows):
-    assert alarms_among_many(labels, frequency, rows, 2000) <= 0.06
-
-
-def test_a_label_that_is_cut_is_found_among_many():
-    generator = np.random.default_rng(2)
-    shares = np.full(98, 0.852 / 97)
-    shares[0] = 0.148
-    cut = shares.copy()
-    cut[0] *= 0.8
-    cut /= cut.sum()
-    found = []
-    for _ in range(50):
-        both = generator.multinomial(9710, cut), generator.multinomial(10_000, shares)
-        found.append(least_usual(*both))
-    assert np.mean([one.p <= 0.05 for one in found]) >= 0.9
-    assert np.mean([abs(one.share.found - 0.124) < 0.02 for one in found]) >= 0.9
-
-
-def test_the_range_of_many_holds_what_p_calls_usual():
-    for rows, usual_rows in ((300, 700), (700, 300)):
-        for usual in (0.0, 0.01, 0.3, 1.0):
-            for count in range(rows + 1):
-                share = expect_share(count / rows, rows, usual, usual_rows, correction=0.5)
-                for many in (1, 40):
-                    expected = ExpectedOfMany(share, many)
-                    inside = expected.lower <= expected.found <= expected.upper
-                    assert inside == (expected.p > 0.05), (rows, usual, count, many)
-                    assert expected.p == min(1.0, many * share.p)
-                    assert expected.smallest_found(0.05) == share.smallest_found(0.05 / many)
 
 
 def test_groups_that_have_more_of_some_rows_than_chance_explains():

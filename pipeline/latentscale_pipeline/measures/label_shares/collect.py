@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from latentscale.estimate import Estimate
-from latentscale.sampling.shares import ExpectedOfMany, ExpectedShare, expect_share, share_error
+from latentscale.sampling.counts import ExpectedCount
+from latentscale.sampling.shares import share_error
 from latentscale_pipeline.corpus.labelled_rows import MAX_LABELS
 from latentscale_pipeline.measures.base import (
     CountedBetween,
@@ -131,10 +132,11 @@ def _enough(ours: Mapping[str, int], theirs: Mapping[str, int]) -> list[str]:
 
 
 def _least_usual(
-    shares: Sequence[tuple[str, ExpectedShare]],
-) -> list[tuple[str, ExpectedOfMany]]:
+    shares: Sequence[tuple[str, ExpectedCount]],
+) -> list[tuple[str, ExpectedCount]]:
     """Return the least usual label, and further ones whose shares aren't usual either."""
-    first, *further = [(label, ExpectedOfMany(share, len(shares))) for label, share in shares]
+    of_many = [(label, replace(share, chosen_from=len(shares))) for label, share in shares]
+    first, *further = of_many
     return [first, *(each for each in further[: NAMED - 1] if each[1].p <= LEVEL)]
 
 
@@ -144,19 +146,13 @@ def _compare(
     labels: Sequence[str],
     rows: int,
     usual_rows: int,
-) -> list[tuple[str, ExpectedShare]]:
+) -> list[tuple[str, ExpectedCount]]:
     """Compare the shares of labels; the least usual comes first."""
     shares = {
-        label: expect_share(
-            ours.get(label, 0) / rows,
-            rows,
-            theirs.get(label, 0) / usual_rows,
-            usual_rows,
-            correction=0.5,
-        )
+        label: ExpectedCount(ours.get(label, 0), rows, theirs.get(label, 0), usual_rows)
         for label in labels
     }
-    return sorted(shares.items(), key=lambda pair: pair[1].p)
+    return sorted(shares.items(), key=lambda pair: (pair[1].p, -abs(pair[1].z)))
 
 
 def _score(label: str, count: int, rows: int) -> Score:

@@ -38,7 +38,7 @@ class LabelSharesReport(MeasureReport):
     of_labels = True
     title = "Labels: how frequent each is"
     question = "How frequent each label is; beside a reference, whether more or less than there."
-    source = "Two binomial shares after Anscombe's transformation, Biometrika 1948"
+    source = "Fisher's exact test of two shares, J. R. Stat. Soc. 1935"
     scores = SCORES
 
     def is_headline(self, score: Score) -> bool:
