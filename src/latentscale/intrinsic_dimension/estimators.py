@@ -62,6 +62,8 @@ class NeighbourDistances:
         that copies share.
     known : ndarray of bool, shape (m, l)
         Which entries are neighbours that count: of the half, and not at distance 0.
+    ends : ndarray of bool, shape (m,)
+        Whether a list may end before neighbours that have to be counted.
     cosine : bool
         Whether distances are chords between directions.
     """
@@ -72,6 +74,7 @@ class NeighbourDistances:
     order: Int64Array
     contents: Int64Array
     known: BoolArray
+    ends: BoolArray
     cosine: bool = False
 
     @property
@@ -103,6 +106,7 @@ class NeighbourDistances:
             order=self.order[rows],
             contents=self.contents[rows],
             known=self.known[rows] & neighbours[rows],
+            ends=self.ends[rows],
         )
 
 
@@ -116,7 +120,9 @@ def with_content_keys(points: Points) -> Points:
     return points.keyed(content_keys(np.round(256.0 * points.rows) if cosine else points.rows))
 
 
-def neighbour_distances(rows: Int64Array, found: Neighbours, metric: Metric) -> NeighbourDistances:
+def neighbour_distances(
+    rows: Int64Array, found: Neighbours, metric: Metric, ends: BoolArray | None = None
+) -> NeighbourDistances:
     """Return lists of nearest neighbours, as the estimators need them.
 
     Parameters
@@ -128,6 +134,8 @@ def neighbour_distances(rows: Int64Array, found: Neighbours, metric: Metric) -> 
         one minus the cosine, and the length of the chord is taken instead.
     metric : {"euclidean", "cosine", "manhattan"}
         Of the distances.
+    ends : ndarray of bool, shape (m,), optional
+        Which lists may end before neighbours that have to be counted; by default none.
     """
     distances = found.distances
     least = EQUAL_DIRECTION if metric == "cosine" else 0.0
@@ -145,7 +153,14 @@ def neighbour_distances(rows: Int64Array, found: Neighbours, metric: Metric) -> 
     other[:, 1:] = (group[:, 1:] > group[:, :-1]) | (ties[:, 1:] != ties[:, :-1])
     contents = np.cumsum(other, axis=1, dtype=np.int64)
     return NeighbourDistances(
-        rows, logarithms, found.indices, order, contents, known, metric == "cosine"
+        rows,
+        logarithms,
+        found.indices,
+        order,
+        contents,
+        known,
+        np.zeros(len(rows), np.bool_) if ends is None else ends,
+        metric == "cosine",
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentscale.array_types import Float64Array
+from latentscale.array_types import BoolArray, Float64Array
 from latentscale.estimate import CONFIDENT, Bounds, Estimate
 from latentscale.intrinsic_dimension.estimators import (
     NeighbourDistances,
@@ -107,6 +107,7 @@ def score_dimensions(
             parts.append((_score(of_half), _score(of_all), _share_known(of_half, of_all)))
         halves, of_rows, known = (np.array(each) for each in zip(*parts, strict=True))
     share = 1.0 - len(lists.rows) / n
+    unknown: BoolArray = np.any(np.isnan(ratios) & lists.ends, axis=1)
     dimensions = []
     for place, value in enumerate(found):
         estimate = error = None
@@ -119,6 +120,8 @@ def score_dimensions(
                     continue
                 reach += CONFIDENT * math.sqrt(share) * deviation
             bounds: Bounds = "interval95" if share > 0.0 else "exact"
+            if unknown[place]:  # rows with many copies around them may have other dimensions
+                bounds = "estimate"
             estimate = Estimate(
                 value, max(0.0, value - reach), value + reach, bounds, "nearest neighbours"
             )

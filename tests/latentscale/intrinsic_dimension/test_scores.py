@@ -186,7 +186,13 @@ def test_divisions_are_even_and_independent() -> None:
     numbers = np.arange(40_000)
     one = np.ones((40_000, 1), dtype=np.int64)
     lists = NeighbourDistances(
-        numbers, np.zeros((40_000, 1)), numbers[:, None], 0 * one, one, one.astype(bool)
+        numbers,
+        np.zeros((40_000, 1)),
+        numbers[:, None],
+        0 * one,
+        one,
+        one.astype(bool),
+        np.zeros(40_000, np.bool_),
     )
     drawn = np.array([rows for rows, _ in divide(lists.rows, lists.indices, 11)], dtype=float)
     np.testing.assert_array_equal(drawn[::2], 1.0 - drawn[1::2])

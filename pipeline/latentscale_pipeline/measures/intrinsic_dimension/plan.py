@@ -46,6 +46,9 @@ MANY = 4
 ENTRY_BYTES = 24
 """An entry of a list: a row, its distance, and what orders equal distances."""
 
+SEEN_BYTES = 64
+"""A row of a part, of which it is known how often it was seen: twice, and what joins both."""
+
 PAIR_OPERATIONS = 4.0
 """Elementwise operations of a pair of rows: is it nearer than the last in the list?"""
 
@@ -154,6 +157,7 @@ def _search_stage(section: IntrinsicDimension, facts: JobFacts, role: Role, draw
         + 2 * POINTS_BYTES
         + rows * (corpus.d * 24 + row_bytes(corpus))
         + 8 * ENTRY_BYTES * entries
+        + SEEN_BYTES * min(shards * corpus.shard_rows, corpus.n)
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes + parts * ENTRY_BYTES * entries,

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from latentscale.intrinsic_dimension.copies import SeenRows, merge_few_copies
 from latentscale.intrinsic_dimension.estimators import neighbour_distances, with_content_keys
 from latentscale.intrinsic_dimension.scores import Dimension, score_dimensions
-from latentscale.neighbours.exact import Neighbours, merge, nearest
+from latentscale.neighbours.exact import Neighbours, nearest
 from latentscale.tiles.distances import as_points
+from latentscale.tiles.top_lists import content_keys
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate
 from latentscale_pipeline.measures.shared.random_rows import drawn_rows, gather_rows
@@ -27,7 +29,14 @@ def store_drawn(inputs: Inputs) -> Output:
     within = np.full(len(rows), np.inf)
     if p["among_drawn"]:
         points = as_points(vectors, p["metric"])
-        near = nearest(points, points, p["among_drawn"], query_ids=rows, candidate_ids=rows)
+        once = np.unique(content_keys(points.rows), return_index=True)[1]
+        near = nearest(
+            points,
+            points.take(once),
+            p["among_drawn"],
+            query_ids=rows,
+            candidate_ids=rows[once],
+        )
         within = near.distances[:, -1]
     return Output(arrays={"rows": rows, "vectors": vectors, "within": within})
 
@@ -38,17 +47,23 @@ def find_neighbours(inputs: Inputs) -> Output:
     corpus, drawn = inputs.corpora[p["role"]], inputs.results[p["drawn"]]
     rows, within = drawn.array("rows"), drawn.array("within")
     queries = with_content_keys(as_points(drawn.array("vectors"), p["metric"]))
-    best = Neighbours.none(len(rows), p["length"])
+    best, seen = Neighbours.none(len(rows), p["length"]), SeenRows.none()
     first = inputs.index * p["shards"]
     for shard in range(first, min(first + p["shards"], corpus.shard_count)):
         start = corpus.shard_range(shard).start
         for piece, points in points_by_blocks(corpus.read_shard(shard), p["metric"]):
+            ids = np.arange(start + piece.start, start + piece.stop, dtype=np.int64)
+            few, seen = seen.and_then(content_keys(points.rows))
+            if not few.all():
+                points, ids = points.take(np.flatnonzero(few)), ids[few]
+            if not len(ids):
+                continue
             best = nearest(
                 queries,
                 with_content_keys(points),
                 p["length"],
                 query_ids=rows,
-                candidate_ids=np.arange(start + piece.start, start + piece.stop, dtype=np.int64),
+                candidate_ids=ids,
                 known=best,
                 within=within,
             )
@@ -58,10 +73,12 @@ def find_neighbours(inputs: Inputs) -> Output:
 def score_rows(inputs: Inputs) -> Output:
     """Join the neighbours of all parts, and compute the dimensions."""
     p = inputs.parameters
-    corpus, rows = inputs.corpora[p["role"]], inputs.results[p["drawn"]].array("rows")
+    corpus, drawn = inputs.corpora[p["role"]], inputs.results[p["drawn"]]
+    rows, within = drawn.array("rows"), drawn.array("within")
     parts = (load_record(Neighbours, part) for part in inputs.parts)
-    found = reduce(partial(merge, k=p["length"]), parts)
-    lists = neighbour_distances(rows, found, p["metric"])
+    found = reduce(partial(merge_few_copies, k=p["length"], metric=p["metric"]), parts)
+    ends = (found.indices[:, -1] >= 0) & (p["length"] < corpus.n - 1) | np.isfinite(within)
+    lists = neighbour_distances(rows, found, p["metric"], ends)
     seed = int(inputs.generator().integers(2**62)) if p["errors"] else None
     dimensions = score_dimensions(lists, corpus.n, corpus.d, p["neighbours"], seed)
     return Output(

@@ -100,7 +100,7 @@ def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
     results = run(tmp_path / "copies", corpus=copies)
     assert values(results)["TwoNN"]["value"] == pytest.approx(2.0, abs=0.6)
     part = results["measures"]["intrinsic_dimension"]["corpus"]["maximum_likelihood"]
-    assert part["neighbours"] == [5]
+    assert part["neighbours"] == [5, 10, 20, 50]
 
 
 def test_samples_with_too_few_rows_leave_scores_without_a_range(tmp_path: Path) -> None:
@@ -126,3 +126,17 @@ def test_labels_and_other_dimensions_are_measured(tmp_path: Path) -> None:
     found = {row.get("label"): row["value"] for row in results["scores"] if row["score"] == "MLE"}
     assert found["line"] == pytest.approx(brute_force(rows[:300], 20), rel=1e-9)
     assert found["solid"] == pytest.approx(brute_force(rows[300:], 20), rel=1e-9)
+
+
+def test_a_row_with_many_copies_leaves_room_for_other_neighbours(tmp_path: Path) -> None:
+    rows = np.random.default_rng(8).normal(size=(300, 6)).astype("f4")
+    copied = np.concatenate([rows, np.repeat(rows[:1], 400, axis=0)])
+    differences = copied[:, None, :].astype(float) - rows[None].astype(float)
+    distances = np.sort(np.sqrt((differences**2).sum(axis=-1)), axis=1)[:, 1:21]
+    expected = float(1.0 / np.log(distances[:, -1:] / distances[:, :-1]).mean())
+    for name, size in (("whole", 10**7), ("cut", 3000)):
+        results = run(tmp_path / name, shard_bytes=size, corpus=copied)
+        assert values(results)["MLE"]["value"] == pytest.approx(expected, rel=1e-9)
+        assert values(results)["MLE"]["bounds"] == "exact"
+        part = results["measures"]["intrinsic_dimension"]["corpus"]
+        assert part["maximum_likelihood"]["rows"] == [700] * 5
