@@ -266,7 +266,7 @@ def job_facts(
 ) -> JobFacts:
     """Gather the facts that the stages are planned from."""
     known = {role: corpus_facts(corpus) for role, corpus in corpora.items()}
-    if not all(getattr(section, "weights", True) for section in config.measures.values()):
+    if not any(getattr(section, "weights", False) for section in config.measures.values()):
         known = {role: replace(facts, weights=None) for role, facts in known.items()}
     return JobFacts(
         corpora=known,

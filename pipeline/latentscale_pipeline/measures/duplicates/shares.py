@@ -226,7 +226,8 @@ def _far_rows(
     still = int((distances > far).sum())
     known = found.values
     settled = (fewer and known.get(f"settled_{nearest.FEWER}")) or known.get("settled")
-    if not settled or settled["checked"] == settled["beyond"]:
+    # None is compared where few are far among many that may be far from fewer rows.
+    if not settled or settled["checked"] in {0, settled["beyond"]}:
         return float(still)
     refuted = settled["checked"] - settled["confirmed"]
     return float(settled["confirmed"] / settled["checked"] * (still + refuted))

@@ -9,6 +9,7 @@ import scipy.special
 from scipy.spatial.distance import cdist, pdist
 
 import latentscale
+from latentscale_pipeline.corpus.ingest.create import ingest
 from tests.support.jobs import measure_rows, results_of, run_here
 
 
@@ -152,3 +153,24 @@ def test_a_spread_that_is_saturated_in_samples_alone_is_not_judged(tmp_path: Pat
     assert large["value"] is not None
     assert large["expected_reason"].startswith("it has no value on some samples of ")
     assert results["verdict"]["value"] == "no_difference_found"
+
+
+def test_weights_move_the_bandwidth_beside_weighted_scores_alone(tmp_path: Path) -> None:
+    rows = kinds(3, 300).astype("f4")
+    np.save(tmp_path / "rows.npy", rows)
+    np.save(tmp_path / "weights.npy", np.where(np.arange(300) < 40, 1.0, 0.0))
+    corpus = tmp_path / "weighted.zarr"
+    ingest([f"{tmp_path}/rows.npy"], str(corpus), weights=f"{tmp_path}/weights.npy")
+    found = []
+    for name, measures in (("alone", ""), ("beside", "vendi: {kernels: [rbf], orders: [1]}, ")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "job.yaml").write_text(
+            f"name: j\ncorpus: {corpus}\noutput: {folder}\ncluster: {{kind: serial}}\n"
+            f"measures: {{{measures}spread: {{scales: [1]}}}}\n"
+        )
+        run_here(folder / "job.yaml")
+        [score] = [row for row in results_of(folder)["scores"] if row["score"] == "spread"]
+        found.append(score["value"])
+    expected = [oracle(rows, 1.0 / np.median(pdist(chosen))) for chosen in (rows, rows[:40])]
+    assert found == pytest.approx(expected, rel=1e-6)
