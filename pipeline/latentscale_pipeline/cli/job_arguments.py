@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -188,15 +189,16 @@ def _letters(name: str) -> str:
 def _refuse_job_folder(given: str) -> None:
     if (Path(given) / "plan.json").is_file():
         raise BadInput(
-            f"{given}: the folder of a job; continue it with latentscale resume {given}, or look "
-            f"at it with latentscale status {given}"
+            f"{given}: the folder of a job; continue it with latentscale resume "
+            f"{shlex.quote(given)}, or look at it with latentscale status {shlex.quote(given)}"
         )
 
 
 def _refuse_workflow(document: Any, given: str) -> None:
     if isinstance(document, dict) and {"job", "history"} <= set(document):
         raise BadInput(
-            f"{given}: a workflow, not a job; run it with latentscale workflow run {given}"
+            f"{given}: a workflow, not a job; run it with latentscale workflow run "
+            f"{shlex.quote(given)}"
         )
 
 

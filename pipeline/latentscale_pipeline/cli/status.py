@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -188,7 +189,9 @@ def print_status(status: JobStatus, console: Console) -> None:
     if status.stages:
         print_rows([_row(stage) for stage in status.stages], console)
     if status.state in RESUMABLE:
-        print_lines(console, [f"latentscale resume {status.folder} continues this job"])
+        print_lines(
+            console, [f"latentscale resume {shlex.quote(status.folder)} continues this job"]
+        )
 
 
 def _heading(status: JobStatus) -> Iterator[str]:

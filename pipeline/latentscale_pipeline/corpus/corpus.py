@@ -8,6 +8,7 @@ read as zeros.
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -488,12 +489,12 @@ def _not_a_corpus(store: ObjectStore) -> BadInput:
     if store.exists("plan.json"):
         return BadInput(
             f"{store.url}: the folder of a job, not a corpus; look at it with latentscale status "
-            f"{store.url}"
+            f"{shlex.quote(store.url)}"
         )
     if store.exists(""):
         return BadInput(
             f"{store.url}: not a corpus (no {MANIFEST_KEY}); create one first: latentscale "
-            f"ingest {store.url} CORPUS"
+            f"ingest {shlex.quote(store.url)} CORPUS"
         )
     return BadInput(f"{store.url}: no such corpus; check the path, or ingest one there")
 

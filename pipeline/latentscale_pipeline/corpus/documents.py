@@ -6,6 +6,7 @@ does.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from latentscale_pipeline.corpus.corpus import GROUP_KEY, OWNERSHIP, Corpus, CorruptShard
@@ -28,7 +29,7 @@ def find_damaged_document(corpus: Corpus) -> str | None:
                 where = str(damage).partition(";")[0]
                 return (
                     f"{where}, so other tools can't open the corpus; the job doesn't need it; "
-                    f"write it anew with latentscale verify {corpus.url} --restore"
+                    f"write it anew with latentscale verify {shlex.quote(corpus.url)} --restore"
                 )
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -205,7 +206,7 @@ def refuse_folder_of_jobs(store: ObjectStore) -> None:
     if job is not None:
         raise BadInput(
             f"{store.url}: the folder holds jobs but isn't a job; name one of them, such as "
-            f"{store.locate(job)}, or use latentscale list {store.url}"
+            f"{store.locate(job)}, or use latentscale list {shlex.quote(store.url)}"
         )
 
 
@@ -229,8 +230,8 @@ def read_job(url: str) -> FinishedJob:
         raise BadInput(f"{store.url}: this job isn't finished; run it again to finish it")
     if document is None and store.exists(MANIFEST_KEY):
         raise BadInput(
-            f"{store.url}: a corpus, not a job; look at it with latentscale info {store.url}, or "
-            "name the folder of a finished job"
+            f"{store.url}: a corpus, not a job; look at it with latentscale info "
+            f"{shlex.quote(store.url)}, or name the folder of a finished job"
         )
     if document is None:
         refuse_folder_of_jobs(store)

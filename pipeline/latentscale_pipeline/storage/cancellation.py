@@ -12,6 +12,7 @@ result.
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 import threading
 import time
@@ -107,7 +108,7 @@ def _cancelled(store: ObjectStore, me: Holder) -> Iterator[LatentscaleError]:
         place = f" from {request['host']}" if "host" in request else ""
         yield Cancelled(
             f"cancelled{place}; to continue, run the same command again, or latentscale resume "
-            f"{store.url}"
+            f"{shlex.quote(store.url)}"
         )
 
 

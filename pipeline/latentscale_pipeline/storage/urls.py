@@ -2,7 +2,9 @@
 
 Options of a storage protocol (endpoint, region, credentials) come from the environment variables of
 its library, those of fsspec (``FSSPEC_S3_ENDPOINT_URL=…``), or the configuration of a job. They are
-never stored. Messages and records contain URLs without user info, query string and fragment.
+never stored. Messages and records contain URLs without user info and query string, and those of
+``http`` without a fragment. Keys of object stores may have a ``?`` or ``#`` in them: there a query
+string is what has a ``=``.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ EXTRAS = {
     "hf": "hf",
 }
 """The package extra that installs the library of each protocol."""
+
+HTTP = ("http", "https")
+"""Protocols whose URLs end in a query string and a fragment."""
 
 _CREDENTIALS = re.compile(
     r"(\w[\w+.-]*://)(?:[^/\s@:]+:\S*@|[^/\s]*@)?([^\s?#'\"]*)([?#][^\s'\"]*)?"
@@ -99,7 +104,7 @@ def options_in_force() -> dict[str, dict[str, Any]]:
 
 
 def strip_credentials(url: str) -> str:
-    """Remove user info, query string and fragment from a URL; paths are returned unchanged."""
+    """Remove user info and query string from a URL; paths are returned unchanged."""
     return "::".join(map(_strip_one, _CHAINED.split(url)))
 
 
@@ -110,10 +115,17 @@ def _strip_one(url: str) -> str:
         return str(without_credentials(url))
     if not parts.scheme or "://" not in url:
         return url
-    if "@" in parts.path and "@" not in parts.netloc and not _has_valid_port(parts):
+    after = "".join(parts[2:])
+    if "@" in after and "@" not in parts.netloc and not _has_valid_port(parts):
         return str(without_credentials(url))  # a password with a slash
     host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+    rest = "" if parts.scheme in HTTP or parts.query.count("=") else url[_end_of_path(url) :]
+    return urlunsplit((parts.scheme, host, parts.path, "", "")) + rest
+
+
+def _end_of_path(url: str) -> int:
+    """Return where a query string or a fragment begins."""
+    return min(found if (found := url.find(sign)) >= 0 else len(url) for sign in "?#")
 
 
 def _has_valid_port(parts: SplitResult) -> bool:
@@ -123,6 +135,12 @@ def _has_valid_port(parts: SplitResult) -> bool:
         return False
 
 
+def _without_secrets(found: re.Match[str]) -> str:
+    protocol, path, rest = found.group(1, 2, 3)
+    secret = not rest or protocol[:-3] in HTTP or (rest[0] == "?" and "=" in rest)
+    return protocol + path + ("" if secret else rest)
+
+
 def without_credentials(value: Any) -> Any:
     """Return a JSON value with user info and query strings removed from all URLs in its texts.
 
@@ -130,7 +148,7 @@ def without_credentials(value: Any) -> Any:
     assignment to ``storage_options`` only the name is left.
     """
     if isinstance(value, str):
-        return _OVERRIDE.sub(r"\1…", _CREDENTIALS.sub(r"\1\2", value))
+        return _OVERRIDE.sub(r"\1…", _CREDENTIALS.sub(_without_secrets, value))
     if isinstance(value, Mapping):
         return {key: without_credentials(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

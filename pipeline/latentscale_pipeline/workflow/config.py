@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -195,7 +196,9 @@ def read_workflow(text: str, where: str, overrides: Sequence[str] = ()) -> Workf
     if not isinstance(document, dict):
         raise BadInput(f"{where}: a workflow is a mapping of keys such as name, job and history")
     if "corpus" in document and "job" not in document:
-        raise BadInput(f"{where}: a job, not a workflow; run it with latentscale run {where}")
+        raise BadInput(
+            f"{where}: a job, not a workflow; run it with latentscale run {shlex.quote(where)}"
+        )
     for override in overrides:
         apply_override(document, override)
     return validate(Workflow, document, where, "", overrides)

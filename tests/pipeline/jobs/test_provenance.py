@@ -172,6 +172,8 @@ def test_without_git_there_is_no_state(tmp_path: Path, monkeypatch: pytest.Monke
             "-o 'corpus=\"s3://b/c\"' -o output=s3://b/d rest",
         ),
         ("s3://bucket/who@where/file", "s3://bucket/who@where/file"),
+        ("run s3://bucket/C#1?.zarr", "run s3://bucket/C#1?.zarr"),
+        ("http://host/a?TOKEN#SECRET", "http://host/a"),
         ("https://host:8080/plain", "https://host:8080/plain"),
         ("/local/who@where/a?b.npy", "/local/who@where/a?b.npy"),
     ],

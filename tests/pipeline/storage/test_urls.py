@@ -289,3 +289,33 @@ def test_assignments_of_options_lose_their_values() -> None:
         "storage_options=…",
         "seed=1",
     ]
+
+
+def test_keys_of_a_store_may_have_a_hash_or_a_question_mark(
+    latentscale: Callable[..., Ended], tmp_path: Path, s3_url: str
+) -> None:
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=(200, 6)).astype("f4"))
+    corpus, jobs = f"{s3_url}/C #1?.zarr", f"{s3_url}/jobs"
+    assert latentscale("ingest", tmp_path / "a.npy", corpus).code == 0
+    measures = "measures={vendi: {kernels: [cosine], orders: [1]}, duplicates: {}}"
+    set_to = [f"output={jobs}", measures, "cluster.kind=serial"]
+    ran = latentscale("run", corpus, *(word for each in set_to for word in ("-o", each)))
+    assert ran.code == 0, ran.err
+    [job] = json.loads(latentscale("list", jobs, "--json").out)
+    for command in ("rows", "verify", "status"):
+        ended = latentscale(command, job["folder"])
+        assert ended.code == 0, ended.err
+    assert latentscale("info", f"{s3_url}/C #2").code == 2
+
+
+def test_suggested_commands_quote_what_a_shell_would_split(
+    latentscale: Callable[..., Ended], tmp_path: Path, rows: Path
+) -> None:
+    output = tmp_path / "my jobs"
+    measures = ("-o", "measures={duplicates: {}}", "-o", "cluster.kind=serial")
+    assert latentscale("run", rows, "-o", f"output={output}", *measures).code == 0
+    [job] = (folder for folder in output.iterdir() if (folder / "plan.json").exists())
+    asked = latentscale("info", job)
+    assert f"look at it with latentscale status '{job}'" in " ".join(asked.err.split())
+    again = latentscale("run", job)
+    assert f"continue it with latentscale resume '{job}'" in " ".join(again.err.split())

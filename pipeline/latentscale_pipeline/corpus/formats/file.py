@@ -28,7 +28,11 @@ PLAIN_BYTES = 1 << 20
 
 HEAD_BYTES = 16384  # numpy refuses headers of more than 10 000 characters
 
-_CHANGES = ("ETag", "etag", "mtime", "LastModified")  # entries that differ once a file changed
+# Entries that differ once a file changed, of which a file system has some.
+_CHANGES = (
+    *("ETag", "etag", "xet_hash", "blob_id", "mtime"),
+    *("LastModified", "last_modified", "Last-Modified", "created"),
+)
 # Their errors aren't OSErrors.
 _STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure", "httpx", "httpx2"}
 

@@ -108,7 +108,7 @@ class Sources:
     """All sources of a corpus in order; all have ``d`` dimensions.
 
     ``skipped`` names the files in folders whose format is unknown. ``key`` is a hash of the files'
-    states (see :func:`source_key`) and of the chosen fields.
+    states (see :func:`source_key`), of the chosen fields and of how these are decoded.
     """
 
     items: tuple[Source, ...]
@@ -295,7 +295,8 @@ def open_sources(
     for source in items:
         taken = {name: column.name for name, column in source.columns.items()}
         chosen = [source.field.name, source.field.columns, *([taken] if taken else [])]
-        whole.update(json.dumps(chosen).encode())
+        decoded = [type(source.container).__name__, source.dtype.str]
+        whole.update(json.dumps([*chosen, *decoded]).encode())
     return Sources(tuple(items), tuple(skipped), whole.hexdigest())
 
 

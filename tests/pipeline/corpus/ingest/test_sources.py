@@ -6,16 +6,19 @@ import io
 import os
 import random
 import shutil
+import uuid
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from latentscale_pipeline.corpus.formats.file import File
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus, ingest
 from latentscale_pipeline.corpus.ingest.sources import natural_order, open_sources, source_key
 from latentscale_pipeline.errors import BadInput, Incomplete
@@ -448,3 +451,28 @@ def test_an_unreachable_store_is_one_line_and_resumable(
     monkeypatch.setattr(objects, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(Incomplete, match=r"a\.npy: Connection reset by peer; run the same"):
         open_sources([f"{s3_url}/a.npy"])
+
+
+def test_other_formats_of_one_file_are_other_sources(tmp_path: Path) -> None:
+    raw = tmp_path / "raw.bin"
+    raw.write_bytes(np.array([6, 4], "<u4").tobytes() + bytes(range(100, 124)))
+    keys = {open_sources([str(raw)], kind=kind).key for kind in ("i8bin", "u8bin", "u8bin")}
+    assert len(keys) == 2
+
+
+def test_a_file_in_memory_that_changed_is_another_source() -> None:
+    name = f"memory://{uuid.uuid4().hex}.npy"
+    keys = []
+    for _ in range(2):
+        buffer = io.BytesIO()
+        np.save(buffer, np.ones((3, 2), np.float32))
+        fsspec.filesystem("memory").pipe_file(name, buffer.getvalue())
+        keys.append(source_key([name]))
+    assert keys[0] != keys[1]
+
+
+def test_what_tells_that_a_file_of_a_repository_changed() -> None:
+    about = {"name": "datasets/o/n/a.npy", "size": 2048, "type": "file", "blob_id": "aaaa"}
+    fs = fsspec.filesystem("memory")
+    one, other = (File.of(fs, {**about, "blob_id": blob}) for blob in ("aaaa", "bbbb"))
+    assert one.changed != other.changed
