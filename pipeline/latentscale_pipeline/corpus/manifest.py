@@ -19,6 +19,9 @@ from latentscale_pipeline.errors import BadInput
 
 SCHEMA = "latentscale.corpus/1"
 MANIFEST_KEY = "manifest.json"
+COMPANION_ROWS = 1 << 18
+"""Most rows of a shard of ids, labels or weights."""
+
 APPENDED = "appended"
 """Folder of appended rows, with one Zarr group for each append."""
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from latentscale.estimate import Estimate, Scored
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.corpus.manifest import COMPANION_ROWS
 from latentscale_pipeline.engine.stage import MARKER_BYTES, Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.results import model
@@ -107,7 +108,12 @@ class CorpusFacts:
     @property
     def numbering_bytes(self) -> int:
         """Memory while the label of every row is numbered, and rows are sorted by it."""
-        return 24 * self.n + 2 * TEXT_BYTES * self.rows_of_shard
+        return 24 * self.n + self.labels_bytes
+
+    @property
+    def labels_bytes(self) -> int:
+        """Memory of the labels in the largest of their shards, read and decoded."""
+        return 2 * TEXT_BYTES * min(COMPANION_ROWS, self.n)
 
     @property
     def shard_bytes(self) -> int:

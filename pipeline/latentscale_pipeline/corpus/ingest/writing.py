@@ -41,6 +41,7 @@ from latentscale_pipeline.corpus.ingest.sidecars import (
 )
 from latentscale_pipeline.corpus.ingest.sources import Sources, open_sources
 from latentscale_pipeline.corpus.manifest import (
+    COMPANION_ROWS,
     CountedRows,
     DroppedRows,
     Shard,
@@ -70,7 +71,7 @@ DROPPED_KEYS: dict[Separator, str] = {"/": "dropped.npy", ".": "dropped.2.npy"}
 There are two, so that a corpus that is being replaced keeps its own list.
 """
 
-_SIDECAR_ROWS = 1 << 18
+_TEXT_ROWS = 1 << 16  # a text is much longer than a label
 _ATTEMPTS = 4
 
 
@@ -267,7 +268,8 @@ def _write_sidecar(
     encoding: Encoding, sidecar: Sidecar, kept: Iterable[npt.NDArray[Any]]
 ) -> tuple[StoredArray, bytes]:
     """Write ids, labels or weights of the kept rows; return the array and its metadata document."""
-    shard_rows, chunk_rows = plan_rows(sidecar.rows, 8, 8 * _SIDECAR_ROWS)
+    rows = _TEXT_ROWS if sidecar.name == "texts" else COMPANION_ROWS
+    shard_rows, chunk_rows = plan_rows(sidecar.rows, 8, 8 * rows)
     layout = replace(
         encoding.layout,
         row_shape=(),

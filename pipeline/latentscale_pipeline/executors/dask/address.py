@@ -8,6 +8,7 @@ secret, aren't sent there.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import dask
 import distributed
+from distributed.comm.core import connect
 from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
@@ -27,7 +29,8 @@ from latentscale_pipeline.executors.dask.remote import RemoteExecutor
 from latentscale_pipeline.progress import Echo
 from latentscale_pipeline.storage.urls import options_in_force
 
-CONNECTING_SECONDS = "30s"
+CONNECTING_SECONDS = 30
+"""How long a scheduler may take to answer."""
 
 UNENCRYPTED = (
     "cluster.address {address} has no TLS: anyone who can reach it can read the traffic and run "
@@ -73,17 +76,31 @@ def existing_scheduler(settings: Address, job: Job, echo: Echo) -> Iterator[Remo
 
 @contextmanager
 def _connected(settings: Address, echo: Echo) -> Iterator[RemoteExecutor]:
-    security = _security(settings) if settings.address.startswith("tls://") else None
+    security = _security(settings) if settings.address.startswith("tls://") else Security()
+    asyncio.run(_greet(settings.address, security))
     with (
         silence_logging_cmgr("CRITICAL"),
         distributed.Client(
             settings.address,
             security=security,
-            timeout=CONNECTING_SECONDS,
+            timeout=f"{CONNECTING_SECONDS}s",
             set_as_default=False,
         ) as client,
     ):
         yield RemoteExecutor(client, settings, echo)
+
+
+async def _greet(address: str, security: Security) -> None:
+    """Connect once: a client waits without end for a port that never greets it back."""
+    options = security.get_connection_args("client")
+    try:
+        async with asyncio.timeout(CONNECTING_SECONDS):
+            comm = await connect(address, timeout=CONNECTING_SECONDS, **options)
+            await comm.close()
+    except TimeoutError:
+        raise TimeoutError(
+            f"nothing that speaks Dask's protocol answered within {CONNECTING_SECONDS} s"
+        ) from None
 
 
 def _security(settings: Address) -> Security:

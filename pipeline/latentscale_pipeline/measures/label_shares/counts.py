@@ -25,7 +25,7 @@ def counts_stage(role: Role, facts: JobFacts) -> Stage:
         corpora=(role,),
         # The key of a stage knows the vectors of its corpora; labels can change beside them.
         parameters={"role": role, "labels": corpus.labels},
-        memory_bytes=2 * TEXT_BYTES * (corpus.rows_of_shard + MAX_LABELS),
+        memory_bytes=corpus.labels_bytes + 2 * TEXT_BYTES * MAX_LABELS,
         cost_estimate=CostEstimate(
             bytes_read=TEXT_BYTES * corpus.n,
             bytes_written=RESULT_BYTES,

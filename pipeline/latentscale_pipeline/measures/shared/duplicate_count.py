@@ -16,7 +16,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from latentscale.duplicates.bottom_k import scale_by_power
-from latentscale.tiles.distances import Metric
+from latentscale.tiles.distances import Metric, row_blocks
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.measures.base import RESULT_BYTES, JobFacts, Role
@@ -38,6 +38,10 @@ def stage_name(role: Role, metric: Metric = "euclidean") -> str:
     return f"duplicates-cosine-{role}" if metric == "cosine" else f"duplicates-{role}"
 
 
+ROWS_AT_A_TIME = 4096
+"""Rows of a shard that are converted at a time."""
+
+
 def duplicates_stages(role: Role, facts: JobFacts, metric: Metric = "euclidean") -> list[Stage]:
     """Plan the count of the rows of a corpus that equal an earlier row; the last stage has it."""
     corpus = facts.corpora[role]
@@ -57,8 +61,10 @@ def duplicates_stages(role: Role, facts: JobFacts, metric: Metric = "euclidean")
         corpora=(role,),
         parameters={"role": role, "groups": groups, "directions": metric == "cosine"},
         # A shard is read, then decoded; digests grow in place, are copied, sorted, and made
-        # distinct.
-        memory_bytes=max(2 * shard + digests, 3 * digests) + digests // 4,
+        # distinct. Directions need blocks of rows as float64, three times.
+        memory_bytes=max(2 * shard + digests, 3 * digests)
+        + digests // 4
+        + (24 * ROWS_AT_A_TIME * corpus.d if metric == "cosine" else 0),
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes,
             bytes_written=DIGEST_BYTES * corpus.n + RESULT_BYTES * (parts + 1),
@@ -93,10 +99,12 @@ def hash_rows(inputs: Inputs) -> Output:
     for shard in range(first, min(first + SHARDS_PER_TASK, corpus.shard_count)):
         rows = corpus.read_shard(shard) + np.zeros((), dtype=corpus.dtype)
         lengths += float(np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)).sum())
-        if inputs.parameters["directions"]:
-            rows = scale_by_power(rows.astype(np.float64))
-        for row in rows:
-            digests += xxhash.xxh3_128_digest(row)
+        for block in row_blocks(len(rows), ROWS_AT_A_TIME):
+            some = rows[block]
+            if inputs.parameters["directions"]:
+                some = scale_by_power(some.astype(np.float64))
+            for row in some:
+                digests += xxhash.xxh3_128_digest(row)
     hashes = np.frombuffer(digests, dtype=f"V{DIGEST_BYTES}")
     # Repeats end here, so a very common row can't fill a group.
     distinct = np.unique(hashes)

@@ -260,7 +260,7 @@ def test_labels_from_npy(tmp_path: Path, dtype: str) -> None:
 
 def test_long_sidecars_fill_several_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("latentscale_pipeline.corpus.ingest.writing")
-    monkeypatch.setattr(module, "_SIDECAR_ROWS", 1024)
+    monkeypatch.setattr(module, "COMPANION_ROWS", 1024)
     monkeypatch.setattr("latentscale_pipeline.corpus.formats.lines.NOTED_ROWS", 44)
     (tmp_path / "l.txt").write_text("\ufeff" + "\n".join(f"l{i}" for i in range(5000)))
     source = saved(tmp_path / "v.npy", vectors(5000))

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from latentscale_pipeline.config.cluster import Address, TlsFiles
 from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.executors.dask import address
 from latentscale_pipeline.executors.dask.address import existing_scheduler
 from latentscale_pipeline.executors.dask.certificates import certificates, security_of
 from latentscale_pipeline.executors.dask.readiness import Job, NotReady, check_versions
@@ -180,6 +182,19 @@ def test_a_plain_scheduler_is_warned_of_and_gets_no_secrets(
         ):
             pass
         assert "hush" not in str(refused.value)
+
+
+def test_a_port_that_is_no_scheduler_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "CONNECTING_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            pytest.raises(Incomplete, match="speaks Dask's protocol answered within 1 s"),
+            existing_scheduler(Address(kind="address", address=place), job(tmp_path), print),
+        ):
+            pass
 
 
 def test_tasks_wait_for_workers_and_not_for_ever(
