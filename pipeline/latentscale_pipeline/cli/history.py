@@ -13,7 +13,13 @@ from latentscale_pipeline.cli.options import JSON, OUTPUT, WRITTEN_AS, several_j
 from latentscale_pipeline.cli.status import print_rows
 from latentscale_pipeline.cli.text_files import write_text
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.history.entries import Entry, format_gates, make_entry
+from latentscale_pipeline.history.entries import (
+    Entry,
+    format_gates,
+    last_evaluations,
+    make_entry,
+    series_of,
+)
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.measures.finished_job import read_job
@@ -219,10 +225,10 @@ def plot(
       latentscale history plot history/ --name nightly --output trends.html
     """
     known = Registry.existing(registry)
-    entries = known.entries(name)
+    entries = last_evaluations(known.entries(name), name)
     if not entries:
         raise BadInput(f"{known.store.url}: no jobs{f' of {name}' if name else ''} to plot")
-    title = name or ", ".join(dict.fromkeys(entry.workflow or entry.name for entry in entries))
+    title = name or ", ".join(dict.fromkeys(map(series_of, entries)))
     write_text(output, FORMATS[written_as](series_report(entries, title, known.tags(), last)))
 
 

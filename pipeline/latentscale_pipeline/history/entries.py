@@ -207,6 +207,11 @@ def last_evaluations(entries: Sequence[Entry], name: str | None = None) -> list[
     return [entry for entry in entries if last[entry.job] is entry]
 
 
+def in_use(entry: Entry) -> str:
+    """Return when a job was last in use: what is added by hand may be older than that."""
+    return entry.finished if entry.evaluation is None else entry.registered
+
+
 def limiting(entries: Sequence[Entry], name: str | None = None) -> list[Entry]:
     """Return the entries that set limits for the next job, the oldest first.
 
@@ -218,6 +223,11 @@ def limiting(entries: Sequence[Entry], name: str | None = None) -> list[Entry]:
         place for place, entry in enumerate(last) if entry.accepted is not None and entry.is_usual
     )
     return [entry for entry in last[max(changes, default=0) :] if entry.is_usual]
+
+
+def series_of(entry: Entry) -> str:
+    """Return the name of the series that a job belongs to."""
+    return entry.workflow or entry.name
 
 
 def job_of_series(entry: Entry) -> JobOfSeries:

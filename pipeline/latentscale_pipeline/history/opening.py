@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 
-from latentscale_pipeline.history.entries import Entry, job_of_series, limiting
+from latentscale_pipeline.history.entries import Entry, job_of_series, limiting, series_of
 from latentscale_pipeline.report.control_chart import (
     ControlLimits,
     common_rows,
@@ -97,7 +97,8 @@ def _limits(
     entry: Entry, score: Score, before: Sequence[Entry], count: int
 ) -> ControlLimits | None:
     """Return the limits that the jobs before set for one of several scores of a job."""
-    earlier = [job_of_series(each) for each in limiting(before)]
+    of_series = [each for each in before if series_of(each) == series_of(entry)]
+    earlier = [job_of_series(each) for each in limiting(of_series)]
     series = comparable_scores(score, job_of_series(entry), earlier)
     return control_limits(score, series[-WINDOW:], false_alarm_rate(SIGMAS) / max(1, count))
 
@@ -187,7 +188,8 @@ def headline_figures(entries: Sequence[Entry], earlier: Sequence[Entry] = ()) ->
             if key_of(own) == key_of(score) and own.label == score.label and own.value is not None
         ]
         if found:
-            figures.append(_figure(f"headline-{place}", full_title(score), found, earlier))
+            title = full_title(score)
+            figures.append(_figure(f"headline-{place}", title, found, earlier, len(chosen)))
     return figures
 
 
@@ -199,7 +201,11 @@ def _differs(score: Score) -> bool:
 
 
 def _figure(
-    key: str, title: str, found: Sequence[tuple[Entry, Score]], earlier: Sequence[Entry]
+    key: str,
+    title: str,
+    found: Sequence[tuple[Entry, Score]],
+    earlier: Sequence[Entry],
+    count: int,
 ) -> Figure:
     rows = common_rows([own for _, own in found])
     counts = found[-1][1].unit == SHARE_OF_ROWS
@@ -222,7 +228,7 @@ def _figure(
     ]
     if (rows or counts) and usual:
         curves.insert(0, _chance(usual))
-    curves += _control_lines(times, found, rows, earlier)
+    curves += _control_lines(times, found, rows, earlier, count)
     panel = Panel("", "", "", curves, dates=True, from_zero=counts, height=PANEL_HEIGHT)
     return Figure(key, title, caption, [panel])
 
@@ -232,12 +238,16 @@ def _control_lines(
     found: Sequence[tuple[Entry, Score]],
     rows: int | None,
     earlier: Sequence[Entry],
+    count: int,
 ) -> list[Curve]:
-    """Return the limits that the jobs before each set, of values on as many rows as are drawn."""
+    """Return the limits that the jobs before each set, of values on as many rows as are drawn.
+
+    They are those of one of ``count`` scores.
+    """
     drawn: list[tuple[float, float, float]] = []
     entries = [entry for entry, _ in found]
     for place, (at, (entry, own)) in enumerate(zip(times, found, strict=True)):
-        limits = _limits(entry, own, [*earlier, *entries[:place]], 1)
+        limits = _limits(entry, own, [*earlier, *entries[:place]], count)
         if limits is not None and limits.rows == rows:
             drawn.append((at, limits.lower, limits.upper))
     if not drawn:

@@ -23,6 +23,7 @@ from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.history.entries import (
     Entry,
     dump_entry,
+    in_use,
     job_of_series,
     last_evaluations,
     limiting,
@@ -119,7 +120,8 @@ class Registry:
         With ``today`` they are all others: a job whose rows come back finished long ago.
 
         Those are the ones that neither failed nor were rejected, from the last accepted one on. The
-        oldest job comes first; of one that was evaluated several times the last evaluation counts.
+        job that was in use the longest time ago comes first; of one that was evaluated several
+        times the last evaluation counts.
         """
         entries = self.entries(name)
         # Of jobs that finished in one second, the order of the registry decides.
@@ -133,7 +135,7 @@ class Registry:
             or entry.finished < job.finished
             or (entry.finished == job.finished and (own is None or place < own))
         ]
-        return [job_of_series(entry) for entry in limiting(before, name)]
+        return [job_of_series(entry) for entry in limiting(sorted(before, key=in_use), name)]
 
     def tag(self, tag: str, job: str) -> None:
         """Move a tag to a job.
@@ -262,7 +264,7 @@ def pick_baseline(
         If there is no such tag.
     """
     if rule == LATEST:
-        last = sorted(last_evaluations(registry.entries(name), name), key=_in_use)
+        last = sorted(last_evaluations(registry.entries(name), name), key=in_use)
         good = (entry for entry in reversed(last) if entry.is_usual)
         return next((entry for entry in good if suits is None or suits(entry)), None)
     tags = registry.tags()
@@ -272,11 +274,6 @@ def pick_baseline(
             f"{registry.store.url}: no job is tagged {printable(rule)}{_known(list(tags))}"
         )
     return tagged[-1]
-
-
-def _in_use(entry: Entry) -> str:
-    """Return when a job was last in use: what is added by hand may be older than that."""
-    return entry.finished if entry.evaluation is None else entry.registered
 
 
 def _known(tags: Sequence[str]) -> str:

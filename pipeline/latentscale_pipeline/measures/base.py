@@ -584,6 +584,10 @@ class Measure(ABC):
         """Return whether a score depends on a scale, by its display name."""
         return True
 
+    def has_scale(self, score: Score) -> bool:
+        """Return whether a score may be in units of a scale, which comes from the reference."""
+        return (score.kernel or "").endswith("median")
+
     def deciding_settings(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
         """Return what of the settings of its section, or of some of them, decides a score."""
         return settings

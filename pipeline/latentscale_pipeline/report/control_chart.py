@@ -108,11 +108,11 @@ def comparable_scores(
 ) -> list[Score]:
     """Return a score in earlier jobs, without nulls and what can't be compared.
 
-    Settings that decide it and are known of both jobs have to be equal. Scores of the pair need
-    the same reference. A score that depends on the number of rows is compared on samples of one
-    size: the largest of its own that at least half as many earlier jobs have as have the most
-    frequent one, and enough for limits if that is possible. If none has any of them, those
-    jobs are left whose corpora have as many rows.
+    Settings that decide it and are known of both jobs have to be equal. Scores of the pair need the
+    same reference, and so do those whose scale may come from it. A score that depends on the number
+    of rows is compared on samples of one size: the largest of its own that at least half as many
+    earlier jobs have as have the most frequent one, and enough for limits if that is possible. If
+    none has any of them, those jobs are left whose corpora have as many rows.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def comparable_scores(
         (each.rows, own)
         for each in earlier
         for own in scores_in(score, [each])
-        if score.of != "pair" or each.reference == job.reference
+        if each.reference == job.reference or not _needs_reference(score)
         if _agree(*(_deciding(one, score) for one in (each, job)))
     ]
     if not score.size_dependent:
@@ -140,6 +140,11 @@ def comparable_scores(
     enough = max(most / 2, min(most, MIN_JOBS))
     size = max(size for size in sizes if held[size] >= enough)
     return [own for _, own in found if size in {each.rows for each in own.samples or ()}]
+
+
+def _needs_reference(score: Score) -> bool:
+    measure = MEASURES.get(score.measure)
+    return score.of == "pair" or (measure is not None and measure.has_scale(score))
 
 
 def scores_in(score: Score, jobs: Sequence[JobOfSeries]) -> list[Score]:

@@ -18,6 +18,7 @@ from latentscale.estimate import student_quantile
 from latentscale.sampling.fresh_samples import found_reach
 from latentscale.sampling.shares import ExpectedShare
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.base import CountedBetween, Expectation
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.fresh_samples import (
     DRAWN_BYTES,
@@ -25,6 +26,7 @@ from latentscale_pipeline.measures.fresh_samples import (
     SAMPLES,
     SampleSizes,
 )
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import freedom_of_error
 from latentscale_pipeline.report.verdict import LEVEL, headlines_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
@@ -41,6 +43,10 @@ FEWEST_EVENTS = 0.1
 
 DEFAULT_SAMPLES = 10
 """Number of samples of a job whose configuration isn't stored."""
+
+
+Name = tuple[str, str, str | None]
+"""What a count is of, its score, and its label."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +129,14 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
             "a job of the corpus alone"
         )
     headlines = headlines_of(job.scores)
-    compared = sum(bool(score.expected or score.samples) for score in headlines)
+    counted = _counted(job)
+    compared = sum(
+        bool(score.expected or score.samples or _name(score) in counted) for score in headlines
+    )
     # Of the shares of labels, the least usual one beside a reference speaks for all.
     whole = [score for score in headlines if score.label is None or score.expected is not None]
     level = LEVEL / max(compared, 1)
-    found = [power for score in whole if (power := _power(job, score, change, level))]
+    found = [power for score in whole if (power := _power(job, score, change, level, counted))]
     if not found:
         raise BadInput(
             f"{job.url}: no score of this job was measured on samples, so nothing says how far "
@@ -136,10 +145,31 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
     return found
 
 
-def _power(job: FinishedJob, score: Score, change: float, level: float) -> Power | None:
+def _name(score: Score | CountedBetween) -> Name:
+    return score.of, score.score, score.label
+
+
+def _counted(job: FinishedJob) -> Mapping[Name, Expectation]:
+    """Return what another job with as many rows, and as many of each kind, says of the counts."""
+    n = job.corpora["corpus"].n
+    return {
+        _name(each): each.expected.expectation
+        for name, measure in MEASURES.items()
+        if (part := job.results.part(name)) is not None
+        for each in measure.counts_between(part, part, n, n)
+    }
+
+
+def _power(
+    job: FinishedJob,
+    score: Score,
+    change: float,
+    level: float,
+    counted: Mapping[Name, Expectation],
+) -> Power | None:
     n = job.corpora["corpus"].n
     if score.unit == SHARE_OF_ROWS:
-        return _power_of_share(job, score, change, level)
+        return _power_of_share(job, score, change, level, counted.get(_name(score)))
     # Beside a reference, a job shows what differs from that.
     if score.expected is None and "reference" not in job.corpora and not _has_own_unit(job, score):
         whole = _power_of_all_rows(n, score, change, level)
@@ -167,8 +197,10 @@ def _has_own_unit(job: FinishedJob, score: Score) -> bool:
     return derived and (score.kernel or "").endswith("median")
 
 
-def _power_of_share(job: FinishedJob, score: Score, change: float, level: float) -> Power | None:
-    """Return the power for a share of rows.
+def _power_of_share(
+    job: FinishedJob, score: Score, change: float, level: float, between: Expectation | None
+) -> Power | None:
+    """Return the power for a share of rows, which jobs compare as ``between``.
 
     What is found falls with the root of the number of rows, or with that number where next to none
     is usual. So the share is that of as many independent events as explain what the job finds, and
@@ -178,9 +210,8 @@ def _power_of_share(job: FinishedJob, score: Score, change: float, level: float)
     if score.expected is not None:
         usual, shown = score.expected.centre, score.expected.smallest_found
         beside = job.corpora["reference"].n / n if "reference" in job.corpora else 1.0
-    elif score.sampling_error and score.value is not None:
-        usual = score.value
-        shown = found_reach(level, math.inf) * math.sqrt(2.0) * score.sampling_error
+    elif between is not None:
+        usual, shown = between.centre, between.smallest_found(level)
     else:
         return None
 
@@ -216,8 +247,10 @@ def _sampled(job: FinishedJob, score: Score, level: float) -> _Sampled | None:
         if 2 * score.expected.rows > min(corpus.n for corpus in job.corpora.values()):
             return None  # it comes from random divisions of all rows, which tell no size of change
         sizes = _sizes(job, score.expected.rows, compares=True)
-        width = score.expected.upper - score.expected.lower
-        error = 0.5 * width / student_quantile(0.975, sizes.groups)
+        # One side may be cut at the limit of the score.
+        centre = score.expected.centre
+        reach = max(score.expected.upper - centre, centre - score.expected.lower)
+        error = reach / student_quantile(0.975, sizes.groups)
         variance = error * error / _share(sizes)
         return _Sampled(sizes, score.expected.centre, variance, sizes.groups)
     if score.samples and score.of == "corpus":

@@ -184,6 +184,8 @@ def evaluate(
                     scores=None if baseline is None else comparison.scores_of_job,
                 )
                 registry.add(entry)
+                # A job that is evaluated anew may have been accepted before.
+                entry = _registered(registry, key) or entry
                 _notify_all(workflow, registry, entry, echo)
                 look = comparison.look_commands
                 return Outcome(entry, comparison=page, no_baseline=why, look=look)

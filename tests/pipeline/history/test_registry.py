@@ -238,6 +238,30 @@ def test_an_accepted_job_is_a_baseline_and_limits_begin_anew(
     assert latentscale("history", "accept", history, job, "--undo", "--reason", "a").code == 2
 
 
+def test_limits_begin_anew_with_accepted_rows_that_came_back(registry: Registry) -> None:
+    for number in range(1, 10):
+        registry.add(night(number, 5.0 + 0.01 * number, passed=True, evaluation=f"of {number}"))
+    registry.add(night(3, 5.03, passed=False, evaluation="again"))
+    registry.accept("nightly-00000003")
+    last = finished_job(results([row(9.0)]), None, "jobs/nightly-00000020")
+    found = registry.earlier("nightly", last, today=True)
+    assert [each.scores[0].value for each in found] == [5.03]
+    picked = pick_baseline(registry, "latest")
+    assert picked is not None
+    assert picked.job == "nightly-00000003"
+
+
+def test_series_of_other_names_set_no_limits_on_one_page() -> None:
+    usual = (5.0, 5.2, 4.9, 5.1, 5.0, 5.3)
+    nightly = [night(n, v) for n, v in enumerate((*usual, 8.0), 1)]
+    other = [replace(night(n, 50.0 + n % 3), name="other") for n in range(1, 8)]
+    both = [entry for pair in zip(other, nightly, strict=True) for entry in pair]
+    for entries in (nightly, both):
+        opening = series_report(entries, "nightly").opening
+        assert opening is not None
+        assert opening.heading == "Outside the control limits"
+
+
 def test_a_rejected_job_is_no_baseline_and_sets_no_limits(
     registry: Registry, tmp_path: Path, latentscale: Command
 ) -> None:

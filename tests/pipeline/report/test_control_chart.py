@@ -166,3 +166,19 @@ def test_false_alarms_are_as_frequent_as_stated(histories: int, window: int, sig
     # Neighbouring nights share their limits, so alarms come in groups: twice the Poisson variance.
     slack = 0.2 * expected if histories == 1000 else 4 * math.sqrt(2 * expected)
     assert abs(alarms - expected) <= slack
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({"measure": "vendi", "score": "vendi", "kernel": "rbf median", "order": "1"}, 2),
+        ({"measure": "vendi", "score": "vendi", "kernel": "cosine", "order": "1"}, 4),
+        ({"measure": "magnitude", "score": "area"}, 2),
+        ({"measure": "spread", "score": "spread", "kernel": "1/σ"}, 2),
+        ({"measure": "heat", "score": "heat_trace"}, 4),
+    ],
+)
+def test_scales_of_another_reference_set_no_limits(fields: dict[str, str], count: int) -> None:
+    one = Score(value=1.0, lower=1.0, upper=1.0, bounds="exact", of="corpus", **fields)  # type: ignore[arg-type]
+    earlier = [JobOfSeries(100, print_, [one]) for print_ in ("a", "a", "b", "b")]
+    assert len(comparable_scores(one, JobOfSeries(100, "b", [one]), earlier)) == count

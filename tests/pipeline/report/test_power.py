@@ -21,6 +21,7 @@ from latentscale_pipeline.measures.fresh_samples import SAMPLES, SampleSizes
 from latentscale_pipeline.report.power import Power, find_power
 from latentscale_pipeline.results.model import SHARE_OF_ROWS
 from tests.conftest import Ended
+from tests.support.jobs import measure_rows
 from tests.support.results_documents import example_results, read, without_reference
 
 Command = Callable[..., Ended]
@@ -269,3 +270,30 @@ def test_a_range_of_random_divisions_tells_no_size_of_change(
     assert ended.code == 0, ended.err
     assert "Spread" in ended.out
     assert "MMD" not in ended.out
+
+
+def test_counts_of_a_job_alone_are_those_that_compare_finds(tmp_path: Path) -> None:
+    rows = np.random.default_rng(4).normal(size=(600, 32))
+    measures = "duplicates: {}, vendi: {kernels: [cosine], orders: [1, 2]}"
+    measure_rows(tmp_path / "jobs", measures, corpus=rows)
+    [path] = (tmp_path / "jobs").glob("*/results.json")
+    found = {power.score.score: power for power in find_power(read_job(str(path.parent)), 0.01)}
+    headlines = 3  # exact duplicates, near-duplicates, and the score of order 1
+    usual = expect_share(0.0, 600, 0.0, 600, rows_of_event=2.0)
+    shown = usual.smallest_found(LEVEL / headlines)
+    assert found["near-duplicates"].shown == pytest.approx(shown)
+    generator = np.random.default_rng(6)
+    pairs = generator.binomial(300, shown, size=400)
+    told = [
+        expect_share(2 * count / 600, 600, 0.0, 600, rows_of_event=2.0).p <= LEVEL / headlines
+        for count in pairs
+    ]
+    assert np.mean(told) >= 0.75
+
+
+def test_a_range_that_is_cut_on_one_side_has_the_width_of_the_other() -> None:
+    n = {"corpus": 1000, "reference": 2000}
+    whole = expected(1 / ROWS, n)
+    cut = {**whole, "upper": whole["centre"] + 0.1 * (whole["upper"] - whole["centre"])}
+    [power], [other] = (find_power(job(n, expected=each), 0.01) for each in (whole, cut))
+    assert power.shown == pytest.approx(other.shown)

@@ -180,7 +180,14 @@ def test_what_chance_does_not_explain_fails_without_a_reference(
     assert latentscale(*wanted.split()[1:-1], "a new line").code == 0
     again = night(latentscale, 3)
     assert again.code == 0, again.err
-    assert again.out.splitlines()[0] == f"{Path(bad).name}: failed, accepted: a new line"
+    accepted = f"{Path(bad).name}: failed, accepted: a new line"
+    assert again.out.splitlines()[0] == accepted
+    # It stays accepted when other gates judge it.
+    write_workflow(place, job=recipe["job"], gates=[{"p_below": 0.02}])
+    anew = night(latentscale, 3)
+    assert anew.code == 0, anew.err
+    assert "was evaluated before" not in anew.err
+    assert anew.out.splitlines()[0] == accepted
     fourth = night(latentscale, 2, "-o", "job.seed=1")
     assert fourth.out.splitlines()[3] == f"baseline:   {bad}"
 

@@ -73,6 +73,10 @@ class MagnitudeMeasure(Measure):
         """Return whether a score is of the distance, or of the functions up to the cut-off."""
         return scale == (DISTANCE_SCALE if score.score == "distance" else CUT_OFF)
 
+    def has_scale(self, score: Score) -> bool:
+        """Return True: functions go up to the cut-off scale."""
+        return True
+
     def read_scales(
         self, section: Magnitude, settings: Any, found: MagnitudeResults | None
     ) -> Mapping[str, float | None]:

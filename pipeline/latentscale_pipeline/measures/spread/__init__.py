@@ -44,6 +44,10 @@ class SpreadMeasure(Measure):
         """Return whether a score is of Euclidean distances."""
         return score.score == "spread"
 
+    def has_scale(self, score: Score) -> bool:
+        """Return whether a score is of Euclidean distances."""
+        return score.score == "spread"
+
     def read_scales(
         self, section: Spread, settings: Any, found: SpreadResults | None
     ) -> Mapping[str, float | None]:
