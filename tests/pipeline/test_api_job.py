@@ -371,7 +371,7 @@ def test_columns_of_files_are_named(tmp_path: Path) -> None:
         ),
         (
             {"corpus": pandas.DataFrame({"Id": range(240), "x": 0.5, "y": 1.5})},
-            "no coordinate: give the others, as frame.drop(columns=['Id']), and to run ids=frame",
+            "no coordinates: 'Id'; give the others, as frame[[c for c in frame.columns if c not in",
         ),
         ({"on_invalid": "drop"}, "on_invalid is for files and URLs; leave rows out of an array"),
         ({"reference_labels": ["a"] * 240}, "reference_labels: there is no reference"),

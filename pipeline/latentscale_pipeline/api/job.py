@@ -228,6 +228,11 @@ class JobResults:
                 raise ValueError(f"{name} must be a text, not {text!r}")
         if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
             raise ValueError(f"limit must be a whole number of at least 0, not {limit!r}")
+        if table is not None and not isinstance(table, str | Path):
+            raise ValueError(
+                f"table must be a file, not a {type(table).__name__}; write one, as "
+                "frame.to_parquet('table.parquet')"
+            )
         asked: dict[str, Any] = {
             "of": of,
             "columns": columns,

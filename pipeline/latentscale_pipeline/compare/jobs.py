@@ -114,7 +114,9 @@ class Comparison:
     @property
     def look_commands(self) -> list[str]:
         """Return the commands that list the rows behind the verdict."""
-        commands = look_commands(self.results, self.job.url)
+        # Without a baseline a job is compared with itself, and its own verdict is the one.
+        alone = self.job.url == self.baseline.url
+        commands = look_commands(self.job.results if alone else self.results, self.job.url)
         chosen = [command for command in commands if " --" in command]
         return list_of_baseline(chosen, self.job.url, self.baseline.url, self.new_reasons)
 

@@ -7,7 +7,9 @@ be written as they are, and those with spaces or other signs stand in backticks.
 booleans is a condition by itself, and so is one of text that holds nothing but true and false.
 Where columns have values that are missing, ``x is null`` and ``x is not null`` tell which. Any
 other condition on a missing value is neither true nor false, as in SQL, and so is its negation.
-A text that is missing is stored as an empty one: it is null, and also equal to ''.
+A text that is missing is stored as an empty one: it is null, and also equal to ''; it is neither
+before nor after another one. Beside a literal that is a date or a time as ISO 8601 writes them,
+texts that are such ones are compared as times; those without an offset are in UTC.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import numpy as np
@@ -35,6 +38,19 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
 }
 """Comparison operators between two columns, or a column and a literal."""
+
+ORDERINGS = {ast.Lt, ast.LtE, ast.Gt, ast.GtE}
+"""Those of what comes before."""
+
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+)
+
+_BEGINNING = re.compile(r"\d{4}(-\d\d)?")
+"""What a time begins with, which has the order of times as a text."""
+
+TIMES_SEEN = 100
+"""Texts of a column that tell whether it holds times."""
 
 TRUTH = {"true": True, "false": False}
 """Names of the two booleans; Python's own names are literals already."""
@@ -283,7 +299,12 @@ class _Evaluation:
             raise self._refused("a comparison needs a column on one side")
         first, second = self._alike(first, second)
         found = np.asarray(COMPARISONS[type(op)](first, second), bool)
-        return self._where_known(found, (left, first), (right, second))
+        true, false = self._where_known(found, (left, first), (right, second))
+        if type(op) in ORDERINGS and _is_text(first):
+            self._refuse_other_times(left, right)
+            known = np.asarray((first != "") & (second != ""), bool)
+            true, false = true & known, false & known
+        return true, false
 
     def _missing(self, left: ast.expr, right: ast.expr, *, negated: bool) -> Truth:
         match left, right:
@@ -310,7 +331,22 @@ class _Evaluation:
                     "by itself, as in outlier, or not outlier"
                 )
             raise self._refused("text and numbers can't be compared; put text in quotes")
+        if any(isinstance(side, str) and _time(side) is not None for side in (first, second)):
+            return _as_times(first), _as_times(second)
         return first, second
+
+    def _refuse_other_times(self, left: ast.expr, right: ast.expr) -> None:
+        """Refuse to put times before or after a text that is none."""
+        for node, other in ((left, right), (right, left)):
+            match node, other:
+                case ast.Name(id=name), ast.Constant(value=str() as literal):
+                    texts = [text for text in self._columns[name].tolist() if text]
+                    plain = _time(literal) is not None or _BEGINNING.fullmatch(literal)
+                    if texts and not plain and all(map(_time, texts[:TIMES_SEEN])):
+                        raise self._refused(
+                            f"{name} holds times such as {texts[0]!r}; write one as '2026-01-31' "
+                            "or '2026-01-31T09:30:00'"
+                        )
 
     def _column(self, name: str) -> npt.NDArray[Any]:
         if name == NULL:
@@ -322,6 +358,28 @@ class _Evaluation:
 
     def _refused(self, reason: str) -> BadInput:
         return BadInput(f"{self._expression!r}: {reason}")
+
+
+def _time(text: str) -> str | None:
+    """Return a time in UTC, written so that texts have the order of times; None for other texts."""
+    if _TIME.fullmatch(text) is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if time.tzinfo is not None:
+        time = time.astimezone(UTC).replace(tzinfo=None)
+    return time.isoformat(timespec="microseconds")
+
+
+def _as_times(value: Any) -> Any:
+    """Return texts with all that are times written alike."""
+    if isinstance(value, str):
+        return _time(value) or value
+    texts = value.tolist()
+    known = {text: _time(text) or text for text in set(texts)}
+    return np.array([known[text] for text in texts], np.dtypes.StringDType())
 
 
 def _all_of(parts: Sequence[Truth]) -> Truth:

@@ -115,14 +115,27 @@ def hold_rows(
 
 
 def _refuse_other_columns(rows: Any, name: str) -> None:
-    """Refuse a data frame with a column that is no coordinate, by its name."""
-    for column in _column_names(rows):
-        for kind, names in COLUMNS.items():
-            if str(column).lower() in names:
-                raise BadInput(
-                    f"{name} has the column {column!r}, which is no coordinate: give the others, "
-                    f"as frame.drop(columns=[{column!r}]), and to run {kind}=frame[{column!r}]"
-                )
+    """Refuse a data frame with columns that are no coordinates, by their names."""
+    columns = list(_column_names(rows))
+    found = {
+        kind: column
+        for kind, names in COLUMNS.items()
+        for column in columns
+        if str(column).lower() in names
+    }
+    if found:
+        left_out = " and ".join(repr(column) for column in found.values())
+        beside = " and ".join(f"{kind}=frame[{column!r}]" for kind, column in found.items())
+        chosen = f"[c for c in {{}} if c not in {list(found.values())}]"
+        others = (
+            f"table.select({chosen.format('table.column_names')})"
+            if hasattr(rows, "column_names")
+            else f"frame[{chosen.format('frame.columns')}]"
+        )
+        raise BadInput(
+            f"{name} has columns that are no coordinates: {left_out}; give the others, as "
+            f"{others}, and to run {beside}"
+        )
 
 
 def _vector_column(rows: Any) -> Any:

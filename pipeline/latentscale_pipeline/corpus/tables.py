@@ -71,7 +71,8 @@ class Table:
             if column.dtype.kind in "ST":
                 column[lacking] = b"" if column.dtype.kind == "S" else ""
         if as_numbers:
-            return _numbers(column)
+            column, missing = _numbers(column)
+            return column, missing | null
         if column.dtype.kind != "S":
             return column, null
         try:

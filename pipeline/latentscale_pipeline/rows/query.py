@@ -106,6 +106,8 @@ def find_rows(
     if only is not None and only not in ROW_FILTERS:
         raise BadInput(f"{only} is no reason to look at rows; it can be {', '.join(ROW_FILTERS)}")
     reason = None if only is None else ROW_FILTERS[only]
+    if table is not None and not (where or sort or columns):
+        raise BadInput(f"{table}: a table gives columns to where, sort and columns; give one")
     rows = open_rows(job, of or (reason.of if reason is not None else "corpus"), table=table)
     if only is not None:
         check_reason(rows, only)

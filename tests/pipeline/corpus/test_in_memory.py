@@ -81,8 +81,24 @@ def test_a_table_of_arrow_is_read_as_a_data_frame_is() -> None:
     structs = pyarrow.table({"meta": [{"values": 1}, {"values": 2}], "x": [1.0, 2.0]})
     with pytest.raises(BadInput, match=r"make them numbers by rows\.astype\('float32'\)"):
         hold_rows(structs, "corpus")
-    with pytest.raises(BadInput, match="column 'label', which is no coordinate"):
-        hold_rows(pyarrow.table({"label": ["a"], "x": [1.0]}), "corpus")
+    table = pyarrow.table({"label": ["a"], "ID": [1], "x": [1.0], "y": [2.0]})
+    with pytest.raises(BadInput, match="no coordinates: 'ID' and 'label'; give the") as refused:
+        hold_rows(table, "corpus")
+    asked = str(refused.value).partition("others, as ")[2].partition(", and to run")[0]
+    held = hold_rows(eval(asked, {"table": table}), "corpus")
+    np.testing.assert_array_equal(held.read_all(), [[1.0, 2.0]])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_that_are_no_coordinates_are_named_at_once(library: str) -> None:
+    frame = pytest.importorskip(library).DataFrame(
+        {"id": ["a", "b"], "x": [1.0, 2.0], "text": ["c", "d"], "y": [3.0, 4.0]}
+    )
+    with pytest.raises(BadInput, match="no coordinates: 'id' and 'text'; ") as refused:
+        hold_rows(frame, "corpus")
+    asked = str(refused.value).partition("others, as ")[2].partition(", and to run")[0]
+    held = hold_rows(eval(asked, {"frame": frame}), "corpus")
+    np.testing.assert_array_equal(held.read_all(), [[1.0, 3.0], [2.0, 4.0]])
 
 
 @pytest.mark.parametrize(

@@ -699,3 +699,69 @@ def test_a_table_of_one_column_may_have_any_text(tmp_path: Path) -> None:
     file.write_text('text\nhello, world\n"quoted, too"\na\tb\n')
     found = [text for block in read_column("texts", str(file), "text") for text in block.tolist()]
     assert found == ["hello, world", "quoted, too", "a b"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("lang != 'de'", [0, 2]),
+        ("lang not in ['de', 'fr']", [0, 2]),
+        ("not lang == 'en'", [1]),
+        ("lang < 'zz'", [0, 1, 2]),
+        ("lang is null", [3, 4]),
+    ],
+)
+def test_rows_that_a_table_of_any_kind_lacks_are_null(
+    tmp_path: Path, numbered: Corpus, suffix: str, condition: str, expected: list[int]
+) -> None:
+    ids = numbered.texts("ids")
+    assert ids is not None
+    known = [
+        {"id": name, "lang": lang} for name, lang in zip(ids, ("en", "de", "en"), strict=False)
+    ]
+    file = tmp_path / f"languages.{suffix}"
+    if suffix == "csv":
+        file.write_text("id,lang\n" + "".join(f"{r['id']},{r['lang']}\n" for r in known))
+    elif suffix == "jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in known))
+    else:
+        pyarrow.parquet.write_table(pa.Table.from_pylist(known), file)
+    found = choose_rows(numbered, Selection(where=condition, table=Table(numbered, str(file))))
+    assert found.tolist() == expected
+
+
+TIMES = [
+    "2026-11-20T04:59:59",
+    "2026-11-20 05:00:00.000000",
+    "2026-11-20T06:00:00+01:00",
+    "2026-11-20T05:00:01Z",
+    "2026-11-21",
+    "",
+]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("at >= '2026-11-20T05:00'", [1, 2, 3, 4]),
+        ("at <= '2026-11-20 05:00:00'", [0, 1, 2]),
+        ("at == '2026-11-20T05:00Z'", [1, 2]),
+        ("at != '2026-11-20T05:00Z'", [0, 3, 4, 5]),
+        ("at in ['2026-11-21 00:00', '2026-11-20T04:59:59']", [0, 4]),
+        ("at < '2026-11-21'", [0, 1, 2, 3]),
+        ("at >= '2026-11'", [0, 1, 2, 3, 4]),
+        ("not at < '2026-11-21'", [4]),
+    ],
+)
+def test_times_are_compared_as_times(condition: str, expected: list[int]) -> None:
+    found = matching_rows(condition, {"at": np.array(TIMES)}, len(TIMES))
+    assert np.flatnonzero(found).tolist() == expected
+
+
+def test_a_text_that_is_no_time_is_not_before_or_after_times() -> None:
+    columns = {"at": np.array(TIMES), "name": np.array([*TIMES[:5], "b"])}
+    with pytest.raises(BadInput, match="at holds times such as '2026-11-20T04:59:59'; write one"):
+        matching_rows("at >= '20.11.2026'", columns, len(TIMES))
+    found = matching_rows("name >= 'a'", columns, len(TIMES))
+    assert np.flatnonzero(found).tolist() == [5]

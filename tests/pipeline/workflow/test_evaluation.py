@@ -192,6 +192,24 @@ def test_what_chance_does_not_explain_fails_without_a_reference(
     assert fourth.out.splitlines()[3] == f"baseline:   {bad}"
 
 
+def test_without_a_baseline_a_failure_names_the_rows_that_differ_from_the_reference(
+    place: Path, latentscale: Command
+) -> None:
+    write_workflow(place, gates=[{"p_below": 0.01}])
+    recipe = yaml.safe_load((place / "nightly.yaml").read_text())
+    recipe["job"] |= {"measures": {"duplicates": {}}, "reference": "night-1.npy"}
+    (place / "nightly.yaml").write_text(yaml.safe_dump(recipe))
+    rows = np.load(place / "night-3.npy")
+    rows[: len(rows) // 5] = rows[0]
+    np.save(place / "night-3.npy", rows)
+    for _ in range(2):  # the second one says again what the first one said
+        ended = night(latentscale, 3)
+        assert ended.code == 1, ended.err
+        said = [line.partition(":") for line in ended.out.splitlines()]
+        commands = [text.strip() for name, _, text in said if name == "rows"]
+        assert any(command.endswith("--only exact-duplicates") for command in commands)
+
+
 def test_without_a_baseline_the_page_is_the_jobs_report(place: Path, latentscale: Command) -> None:
     limits = {"measure": "vendi", "score": "vendi", "of": "corpus"}
     job = {"measures": {"vendi": {"kernels": ["cosine"], "orders": [1, 2]}}}
