@@ -21,7 +21,7 @@ from latentscale_pipeline.report.control_chart import (
     MIN_JOBS,
     ControlLimits,
     JobOfSeries,
-    comparable_scores,
+    comparable,
     control_limits,
     false_alarm_rate,
     scores_in,
@@ -289,12 +289,13 @@ def _drifts(
             why = "missing" if score is None else f"null: {why_null(score)}"
             failures.append(Failure(compared, "drift", f"{compared.name} is {why}", math.inf))
             continue
-        before = comparable_scores(score, own, earlier)[-drift.window :]
+        known = comparable(score, own, earlier)[-drift.window :]
+        before = [each for _, each in known]
         if len(before) < MIN_JOBS <= len(scores_in(score, earlier)):
             unlike.append(compared.name)
             continue
         counts.append(len(before))
-        limits = control_limits(score, before, rate)
+        limits = control_limits(score, before, rate, (rows, [each for each, _ in known]))
         if limits is not None and limits.exceeded:
             failures.append(Failure(compared, "drift", _outside(compared, limits), limits.away))
     remarks = []

@@ -10,7 +10,7 @@ from latentscale_pipeline.history.entries import Entry, job_of_series, limiting,
 from latentscale_pipeline.report.control_chart import (
     ControlLimits,
     common_rows,
-    comparable_scores,
+    comparable,
     control_limits,
     false_alarm_rate,
     value_at,
@@ -99,8 +99,10 @@ def _limits(
     """Return the limits that the jobs before set for one of several scores of a job."""
     of_series = [each for each in before if series_of(each) == series_of(entry)]
     earlier = [job_of_series(each) for each in limiting(of_series)]
-    series = comparable_scores(score, job_of_series(entry), earlier)
-    return control_limits(score, series[-WINDOW:], false_alarm_rate(SIGMAS) / max(1, count))
+    series = comparable(score, job_of_series(entry), earlier)[-WINDOW:]
+    rows, scores = [rows for rows, _ in series], [own for _, own in series]
+    rate = false_alarm_rate(SIGMAS) / max(1, count)
+    return control_limits(score, scores, rate, (entry.corpus_rows, rows))
 
 
 def _beyond(outside: Sequence[str]) -> list[str]:

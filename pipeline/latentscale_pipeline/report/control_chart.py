@@ -6,7 +6,9 @@ Of m earlier values with mean x̄ and standard deviation s, the next one is expe
 
 the prediction interval of a normal sample. The quantile t of Student's distribution is that with
 the false-alarm rate of a Shewhart chart, whose mean and standard deviation are known: 0.27 % at 3
-sigmas. So the rate holds however short the series is.
+sigmas. So the rate holds however short the series is. Where chance moves a job more than those
+before it, because it has fewer rows, the variance that this adds is added. Of counts of rows, which
+aren't normal, limits also hold what Fisher's exact test calls usual beside all earlier rows.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ import numpy as np
 
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import report_of
-from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
 
 MIN_JOBS = 5
 """Fewest earlier jobs that give limits."""
+
+ROWS_OF_EVENT = 2
+"""Rows that come and go together, as two that are near each other do."""
 
 TINY = 1e-12
 """Absolute difference that is rounding."""
@@ -123,6 +128,13 @@ def comparable_scores(
     earlier : sequence of JobOfSeries
         The oldest first.
     """
+    return [own for _, own in comparable(score, job, earlier)]
+
+
+def comparable(
+    score: Score, job: JobOfSeries, earlier: Sequence[JobOfSeries]
+) -> list[tuple[int, Score]]:
+    """Return the scores of :func:`comparable_scores` with the rows of their corpora."""
     found = [
         (each.rows, own)
         for each in earlier
@@ -131,15 +143,15 @@ def comparable_scores(
         if _agree(*(_deciding(one, score) for one in (each, job)))
     ]
     if not score.size_dependent:
-        return [own for _, own in found]
+        return found
     held = Counter(each.rows for _, own in found for each in own.samples or ())
     sizes = [each.rows for each in score.samples or () if held[each.rows]]
     if not sizes:
-        return [own for own_rows, own in found if own_rows == job.rows]
+        return [each for each in found if each[0] == job.rows]
     most = max(held[size] for size in sizes)
     enough = max(most / 2, min(most, MIN_JOBS))
     size = max(size for size in sizes if held[size] >= enough)
-    return [own for _, own in found if size in {each.rows for each in own.samples or ()}]
+    return [each for each in found if size in {one.rows for one in each[1].samples or ()}]
 
 
 def _needs_reference(score: Score) -> bool:
@@ -200,7 +212,43 @@ def _unseen(earlier: Sequence[Score], rows: int) -> float:
     return math.sqrt(0.5 / len(earlier)) / of_a_job
 
 
-def control_limits(score: Score, earlier: Sequence[Score], rate: float) -> ControlLimits | None:
+def _added_variance(score: Score, earlier: Sequence[Score], rows: int | None) -> float:
+    """Return by how much chance moves a score more than it moved the earlier ones."""
+    if rows is None:
+        errors = [each.sampling_error for each in (score, *earlier)]
+        known_errors = [error for error in errors if error is not None]
+        if len(known_errors) < len(errors):
+            return 0.0
+        own_error, *usual_errors = known_errors
+        return max(0.0, own_error**2 - float(np.mean(np.square(usual_errors))))
+    shares = [own.share for own in score.samples or () if own.rows == rows]
+    known = [own for each in earlier for own in each.samples or () if own.rows == rows]
+    variance = float(np.mean([own.variance for own in known]))
+    usual = float(np.mean([own.variance * own.share for own in known]))
+    return max(0.0, variance * shares[0] - usual)
+
+
+def _usual_counts(
+    score: Score, n: int, earlier: Sequence[tuple[int, Score]], rate: float
+) -> tuple[float, float]:
+    """Return between which shares of n rows a count lies whose rate is that of earlier jobs."""
+    from latentscale.sampling.counts import ExpectedCount  # reading results needs no scipy
+
+    def events(rows: int, share: float) -> tuple[int, int]:
+        known = max(1, rows // ROWS_OF_EVENT)
+        return min(known, round(share * known)), known
+
+    counts, sizes = zip(*(events(rows, own.value or 0.0) for rows, own in earlier), strict=True)
+    expected = ExpectedCount(*events(n, score.value or 0.0), sum(counts), sum(sizes))
+    return expected.least(rate), expected.most(rate)
+
+
+def control_limits(
+    score: Score,
+    earlier: Sequence[Score],
+    rate: float,
+    rows_of: tuple[int, Sequence[int]] | None = None,
+) -> ControlLimits | None:
     """Return the limits that earlier jobs set.
 
     Parameters
@@ -211,6 +259,8 @@ def control_limits(score: Score, earlier: Sequence[Score], rate: float) -> Contr
         The same score in earlier jobs, with values.
     rate : float
         The false-alarm rate.
+    rows_of : tuple of int and sequence of int, optional
+        Rows of the score's corpus, and of those of the earlier ones.
 
     Returns
     -------
@@ -231,13 +281,20 @@ def control_limits(score: Score, earlier: Sequence[Score], rate: float) -> Contr
     least, most = (None, None) if known is None else (known.least, known.most)
     if deviation == 0.0 and rows is not None and (least, most) == (0.0, 1.0):
         deviation = _unseen(earlier, rows)
-    reach = student_quantile(1.0 - rate / 2.0, len(values) - 1) * deviation
-    reach *= math.sqrt(1.0 + 1.0 / len(values))
+    counts = rows is None and score.unit == SHARE_OF_ROWS
+    added = 0.0 if counts else _added_variance(score, earlier, rows)
+    reach = student_quantile(1.0 - rate / 2.0, len(values) - 1)
+    reach *= math.sqrt(deviation**2 * (1.0 + 1.0 / len(values)) + added)
+    lower, upper = centre - reach, centre + reach
+    if counts and rows_of is not None:
+        before = list(zip(rows_of[1], earlier, strict=True))
+        fewest, largest = _usual_counts(score, rows_of[0], before, rate)
+        lower, upper = min(lower, fewest), max(upper, largest)
     return ControlLimits(
         value_at(score, rows),
         centre,
-        max(centre - reach, -math.inf if least is None else least),
-        min(centre + reach, math.inf if most is None else most),
+        max(lower, -math.inf if least is None else least),
+        min(upper, math.inf if most is None else most),
         len(values),
         rows,
     )

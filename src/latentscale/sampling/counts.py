@@ -85,12 +85,12 @@ class ExpectedCount:
     @property
     def lower(self) -> float:
         """Lower end of the range that holds every share with a probability of 95 %."""
-        return self._least(LEVEL)
+        return self.least(LEVEL)
 
     @property
     def upper(self) -> float:
         """Upper end of this range."""
-        return self._most(LEVEL)
+        return self.most(LEVEL)
 
     def smallest_found(self, level: float) -> float:
         """Return the excess that is found four times in five at a level of p.
@@ -98,18 +98,18 @@ class ExpectedCount:
         Of a share that can't grow by as much it is the fall, and 1 if not even that is found.
         """
         reach = student_quantile(POWER, math.inf)
-        above = expect_share(self.found, self.rows, self._most(level), self.usual_rows).at(reach)
+        above = expect_share(self.found, self.rows, self.most(level), self.usual_rows).at(reach)
         if above < 1.0:
             return above - self.centre
-        below = expect_share(self.found, self.rows, self._least(level), self.usual_rows).at(-reach)
+        below = expect_share(self.found, self.rows, self.least(level), self.usual_rows).at(-reach)
         return self.centre - below if below > 0.0 else 1.0
 
-    def _least(self, level: float) -> float:
+    def least(self, level: float) -> float:
         """Return the smallest share that has p above a level."""
         tail = level / (2.0 * self.chosen_from)
         return _least(lambda count: self._with(count)._below > tail, 0, self._middle) / self.rows
 
-    def _most(self, level: float) -> float:
+    def most(self, level: float) -> float:
         """Return the largest share that has p above a level."""
         tail, end = level / (2.0 * self.chosen_from), self.rows + 1
         beyond = _least(lambda count: self._with(count)._above <= tail, self._middle, end)

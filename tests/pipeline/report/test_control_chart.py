@@ -12,7 +12,7 @@ from latentscale_pipeline.report.control_chart import (
     control_limits,
     false_alarm_rate,
 )
-from latentscale_pipeline.results.model import SampledScore, Score
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, SampledScore, Score
 
 
 def score(value: float, **fields: object) -> Score:
@@ -182,3 +182,52 @@ def test_scales_of_another_reference_set_no_limits(fields: dict[str, str], count
     one = Score(value=1.0, lower=1.0, upper=1.0, bounds="exact", of="corpus", **fields)  # type: ignore[arg-type]
     earlier = [JobOfSeries(100, print_, [one]) for print_ in ("a", "a", "b", "b")]
     assert len(comparable_scores(one, JobOfSeries(100, "b", [one]), earlier)) == count
+
+
+@pytest.mark.parametrize(
+    ("share", "before", "rows"),
+    [(0.01, 20_000, 20_000), (0.01, 20_000, 5000), (0.01, 100_000, 2000), (3e-5, 10_000, 10_000)],
+)
+def test_false_alarms_of_counts_whatever_the_rows(share: float, before: int, rows: int) -> None:
+    generator = np.random.default_rng(rows)
+
+    def count(n: int) -> Score:
+        value = 2 * generator.binomial(n // 2, share) / n
+        return score(value, unit=SHARE_OF_ROWS, size_dependent=False)
+
+    alarms = 0
+    for _ in range(600):
+        limits = control_limits(
+            count(rows), [count(before) for _ in range(14)], 0.0027, (rows, [before] * 14)
+        )
+        assert limits is not None
+        alarms += limits.exceeded
+    assert alarms <= 5
+
+
+def test_a_count_far_from_usual_is_outside_whatever_the_rows() -> None:
+    def count(value: float) -> Score:
+        return score(value, unit=SHARE_OF_ROWS, size_dependent=False)
+
+    earlier = [count(0.01 + 0.0002 * (place % 3)) for place in range(14)]
+    found = [
+        control_limits(count(value), earlier, 0.0027, (2000, [100_000] * 14))
+        for value in (0.0, 0.011, 0.03)
+    ]
+    assert [each is not None and each.exceeded for each in found] == [True, False, True]
+
+
+def test_means_over_fewer_samples_vary_more() -> None:
+    generator = np.random.default_rng(3)
+
+    def mean(share: float) -> Score:
+        value = 5.0 + math.sqrt(share) * generator.normal()
+        own = SampledScore(rows=100, mean=value, variance=1.0, share=share, freedom=9)
+        return score(value, samples=[own])
+
+    alarms = 0
+    for _ in range(600):
+        limits = control_limits(mean(0.2), [mean(0.02) for _ in range(14)], 0.0027)
+        assert limits is not None
+        alarms += limits.exceeded
+    assert alarms <= 5
