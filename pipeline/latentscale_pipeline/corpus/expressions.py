@@ -15,10 +15,11 @@ texts that are such ones are compared as times; those without an offset are in U
 from __future__ import annotations
 
 import ast
+import contextlib
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import numpy as np
@@ -43,14 +44,13 @@ ORDERINGS = {ast.Lt, ast.LtE, ast.Gt, ast.GtE}
 """Those of what comes before."""
 
 _TIME = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+    r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?"
+    r" ?(Z|UTC|[+-]\d\d(?::?\d\d)?)?)?"
 )
+"""A date or a time as ISO 8601 writes them, and as databases do."""
 
 _BEGINNING = re.compile(r"\d{4}(-\d\d)?")
 """What a time begins with, which has the order of times as a text."""
-
-TIMES_SEEN = 100
-"""Texts of a column that tell whether it holds times."""
 
 TRUTH = {"true": True, "false": False}
 """Names of the two booleans; Python's own names are literals already."""
@@ -218,6 +218,10 @@ Truth = tuple[BoolArray, BoolArray]
 """Where a condition is true, and where it is false; neither where a value is missing."""
 
 
+Side = tuple[ast.expr, Any]
+"""A side of a comparison, and its value."""
+
+
 class _Evaluation:
     def __init__(
         self,
@@ -228,6 +232,7 @@ class _Evaluation:
         self._expression = expression
         self._columns = columns
         self._nulls = nulls
+        self._converted: dict[str, tuple[npt.NDArray[Any], BoolArray]] = {}
 
     def truth(self, node: ast.expr) -> Truth:
         """Evaluate a condition; unknown nodes are refused."""
@@ -288,7 +293,10 @@ class _Evaluation:
             if any(isinstance(item, np.ndarray) for item in items):
                 raise self._refused("a list may contain only literals")
             pairs = [self._alike(first, item) for item in items]
-            equal = [np.asarray(one == item, bool) for one, item in pairs]
+            equal = [
+                self._apply(ast.Eq, (left, one), (item_node, item))
+                for item_node, (one, item) in zip(right.elts, pairs, strict=True)
+            ]
             among = np.logical_or.reduce([np.zeros(np.shape(first), bool), *equal])
             taken = pairs[0][0] if pairs else first
             return self._where_known(~among if isinstance(op, ast.NotIn) else among, (left, taken))
@@ -298,12 +306,14 @@ class _Evaluation:
         if not (isinstance(first, np.ndarray) or isinstance(second, np.ndarray)):
             raise self._refused("a comparison needs a column on one side")
         first, second = self._alike(first, second)
-        found = np.asarray(COMPARISONS[type(op)](first, second), bool)
+        found = self._apply(type(op), (left, first), (right, second))
         true, false = self._where_known(found, (left, first), (right, second))
         if type(op) in ORDERINGS and _is_text(first):
             self._refuse_other_times(left, right)
-            known = np.asarray((first != "") & (second != ""), bool)
-            true, false = true & known, false & known
+            for side in (first, second):
+                if isinstance(side, np.ndarray):
+                    known = np.asarray(side != "", bool)
+                    true, false = true & known, false & known
         return true, false
 
     def _missing(self, left: ast.expr, right: ast.expr, *, negated: bool) -> Truth:
@@ -331,21 +341,40 @@ class _Evaluation:
                     "by itself, as in outlier, or not outlier"
                 )
             raise self._refused("text and numbers can't be compared; put text in quotes")
-        if any(isinstance(side, str) and _time(side) is not None for side in (first, second)):
-            return _as_times(first), _as_times(second)
         return first, second
+
+    def _apply(self, op: type[ast.cmpop], left: Side, right: Side) -> BoolArray:
+        """Compare two values that are alike: texts that are times as such, beside one."""
+        (node, first), (other, second) = left, right
+        compare = COMPARISONS[op]
+        found = np.asarray(compare(first, second), bool)
+        for column, literal in ((node, second), (other, first)):
+            time = _time(literal) if isinstance(literal, str) else None
+            if time is not None and isinstance(column, ast.Name):
+                times, are = self._times(column.id)
+                as_times = compare(times, time) if column is node else compare(time, times)
+                found = np.where(are, as_times, found)
+        return found
+
+    def _times(self, name: str) -> tuple[npt.NDArray[Any], BoolArray]:
+        if name not in self._converted:
+            self._converted[name] = _as_times(self._columns[name])
+        return self._converted[name]
 
     def _refuse_other_times(self, left: ast.expr, right: ast.expr) -> None:
         """Refuse to put times before or after a text that is none."""
         for node, other in ((left, right), (right, left)):
             match node, other:
                 case ast.Name(id=name), ast.Constant(value=str() as literal):
-                    texts = [text for text in self._columns[name].tolist() if text]
-                    plain = _time(literal) is not None or _BEGINNING.fullmatch(literal)
-                    if texts and not plain and all(map(_time, texts[:TIMES_SEEN])):
+                    plain = not literal or _time(literal) or _BEGINNING.fullmatch(literal)
+                    first = next((text for text in self._columns[name].tolist() if text), "")
+                    if plain or _time(first) is None:
+                        continue
+                    _, are = self._times(name)
+                    if (are | np.asarray(self._columns[name] == "", bool)).all():
                         raise self._refused(
-                            f"{name} holds times such as {texts[0]!r}; write one as '2026-01-31' "
-                            "or '2026-01-31T09:30:00'"
+                            f"{name} holds times such as {first!r}; write one as '2026-01-31' or "
+                            "'2026-01-31T09:30:00'"
                         )
 
     def _column(self, name: str) -> npt.NDArray[Any]:
@@ -362,24 +391,25 @@ class _Evaluation:
 
 def _time(text: str) -> str | None:
     """Return a time in UTC, written so that texts have the order of times; None for other texts."""
-    if _TIME.fullmatch(text) is None:
+    found = _TIME.fullmatch(text)
+    if found is None:
         return None
+    day, clock, fraction, offset = found.groups()
     try:
-        time = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(f"{day}T{clock}" if clock else day)
     except ValueError:
         return None
-    if time.tzinfo is not None:
-        time = time.astimezone(UTC).replace(tzinfo=None)
-    return time.isoformat(timespec="microseconds")
+    if offset and offset not in {"Z", "UTC"}:
+        ahead = timedelta(hours=int(offset[1:3]), minutes=int(offset[-2:] if offset[3:] else 0))
+        with contextlib.suppress(OverflowError):  # the last day, written for never
+            time = time + ahead if offset[0] == "-" else time - ahead
+    return f"{time.isoformat(timespec='seconds')}.{fraction or '':0<9}"
 
 
-def _as_times(value: Any) -> Any:
-    """Return texts with all that are times written alike."""
-    if isinstance(value, str):
-        return _time(value) or value
-    texts = value.tolist()
-    known = {text: _time(text) or text for text in set(texts)}
-    return np.array([known[text] for text in texts], np.dtypes.StringDType())
+def _as_times(texts: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Return times of texts, written alike, and which texts are times."""
+    found = [_time(text) for text in texts.tolist()]
+    return np.array([each or "" for each in found]), np.array([each is not None for each in found])
 
 
 def _all_of(parts: Sequence[Truth]) -> Truth:

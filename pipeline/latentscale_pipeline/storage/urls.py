@@ -2,9 +2,8 @@
 
 Options of a storage protocol (endpoint, region, credentials) come from the environment variables of
 its library, those of fsspec (``FSSPEC_S3_ENDPOINT_URL=…``), or the configuration of a job. They are
-never stored. Messages and records contain URLs without user info and query string, and those of
-``http`` without a fragment. Keys of object stores may have a ``?`` or ``#`` in them: there a query
-string is what has a ``=``.
+never stored. Messages and records contain URLs without user info, query string and fragment. Keys
+of object stores may have a ``?`` or ``#`` in them: there these are what has a ``=``.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ EXTRAS = {
 }
 """The package extra that installs the library of each protocol."""
 
-HTTP = ("http", "https")
-"""Protocols whose URLs end in a query string and a fragment."""
+STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"})
+"""Protocols of object stores, in whose keys a ``?`` and a ``#`` are signs like any others."""
 
 _CREDENTIALS = re.compile(
     r"(\w[\w+.-]*://)(?:[^/\s@:]+:\S*@|[^/\s]*@)?([^\s?#'\"]*)([?#][^\s'\"]*)?"
@@ -116,11 +115,17 @@ def _strip_one(url: str) -> str:
     if not parts.scheme or "://" not in url:
         return url
     after = "".join(parts[2:])
-    if "@" in after and "@" not in parts.netloc and not _has_valid_port(parts):
-        return str(without_credentials(url))  # a password with a slash
+    hidden = "@" in parts.query + parts.fragment or not _has_valid_port(parts)
+    if "@" in after and "@" not in parts.netloc and hidden:
+        return str(without_credentials(url))  # a password with a slash, or another sign
     host = parts.netloc.rpartition("@")[2]
-    rest = "" if parts.scheme in HTTP or parts.query.count("=") else url[_end_of_path(url) :]
+    rest = _without_query(parts.scheme, url[_end_of_path(url) :])
     return urlunsplit((parts.scheme, host, parts.path, "", "")) + rest
+
+
+def _without_query(protocol: str, rest: str) -> str:
+    """Return what a key goes on with after a ``?`` or ``#``; empty if that may be a secret."""
+    return rest if protocol.lower() in STORES and "=" not in rest else ""
 
 
 def _end_of_path(url: str) -> int:
@@ -137,8 +142,7 @@ def _has_valid_port(parts: SplitResult) -> bool:
 
 def _without_secrets(found: re.Match[str]) -> str:
     protocol, path, rest = found.group(1, 2, 3)
-    secret = not rest or protocol[:-3] in HTTP or (rest[0] == "?" and "=" in rest)
-    return protocol + path + ("" if secret else rest)
+    return str(protocol + path + _without_query(protocol[:-3], rest or ""))
 
 
 def without_credentials(value: Any) -> Any:

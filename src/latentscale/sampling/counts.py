@@ -97,11 +97,15 @@ class ExpectedCount:
 
         Of a share that can't grow by as much it is the fall, and 1 if not even that is found.
         """
-        reach = student_quantile(POWER, math.inf)
-        above = expect_share(self.found, self.rows, self.most(level), self.usual_rows).at(reach)
-        if above < 1.0:
-            return above - self.centre
-        below = expect_share(self.found, self.rows, self.least(level), self.usual_rows).at(-reach)
+        reach, row = student_quantile(POWER, math.inf), 1.0 / self.rows
+        most, least = self.most(level) + row, self.least(level) - row
+        if most < 1.0:
+            above = expect_share(self.found, self.rows, most, self.usual_rows).at(reach)
+            if above < 1.0:
+                return above - self.centre
+        if least < 0.0:
+            return 1.0
+        below = expect_share(self.found, self.rows, least, self.usual_rows).at(-reach)
         return self.centre - below if below > 0.0 else 1.0
 
     def least(self, level: float) -> float:

@@ -62,6 +62,20 @@ def test_a_difference_of_the_smallest_size_is_found_four_times_in_five(share, n,
     assert 0.7 <= np.mean(found) <= 0.9
 
 
+@pytest.mark.parametrize(
+    ("count", "rows", "usual", "others", "chosen_from"),
+    [(20, 1000, 0, 10**6, 10), (20, 20, 2 * 10**6, 2 * 10**6, 10), (20, 1000, 5, 10**6, 10)],
+)
+def test_few_rows_beside_many_need_a_change_of_some_rows(count, rows, usual, others, chosen_from):
+    expected = ExpectedCount(count, rows, usual, others, chosen_from)
+    change, share = expected.smallest_found(0.05), usual / others
+    assert change * rows >= 1.0
+    other = share + change if share + change < 1.0 else share - change
+    drawn = np.random.default_rng(2).binomial(rows, other, size=400)
+    found = [ExpectedCount(int(x), rows, usual, others, chosen_from).p <= 0.05 for x in drawn]
+    assert 0.7 <= np.mean(found) <= 0.95
+
+
 def least_usual(ours, theirs):
     """The least usual of several shares, of those with 20 rows or more."""
     n, m = int(ours.sum()), int(theirs.sum())

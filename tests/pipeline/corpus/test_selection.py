@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -752,11 +753,40 @@ TIMES = [
         ("at < '2026-11-21'", [0, 1, 2, 3]),
         ("at >= '2026-11'", [0, 1, 2, 3, 4]),
         ("not at < '2026-11-21'", [4]),
+        ("at > ''", [0, 1, 2, 3, 4]),
+        ("at >= '2026-11-20T05:00:00.000000001'", [3, 4]),
+        ("at < '9999-12-31T23:59:59-05:00'", [0, 1, 2, 3, 4]),
     ],
 )
 def test_times_are_compared_as_times(condition: str, expected: list[int]) -> None:
     found = matching_rows(condition, {"at": np.array(TIMES)}, len(TIMES))
     assert np.flatnonzero(found).tolist() == expected
+
+
+def test_texts_that_only_begin_with_a_day_are_texts() -> None:
+    names = [
+        "2026-01-31-cam1.jpg",
+        "2026-01-31 09:30:00 UTC",
+        "2026-01-31 00:30:00+01",
+        "2026-02-x",
+    ]
+    found = matching_rows("at >= '2026-01-31'", {"at": np.array(names)}, 4)
+    assert found.tolist() == [True, True, False, True]
+    found = matching_rows("at < '2026-02-01'", {"at": np.array(names)}, 4)
+    assert found.tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("dtype", [np.dtypes.StringDType(), "U60"])
+def test_times_with_nine_digits_and_without_an_end(dtype: Any) -> None:
+    cells = ["2026-01-01 00:00:00.123456100", "2026-01-01 00:00:00.123456900"]
+    cells.append("9999-12-31T23:59:59-05:00")
+    columns = {"at": np.array(cells, dtype)}
+    for condition, expected in (
+        ("at == '2026-01-01 00:00:00.123456100'", [True, False, False]),
+        ("'2026-01-01 00:00:00.123456789' < at", [False, True, True]),
+        ("at in ['2026-01-01T00:00:00.1234569', '2026-01-02']", [False, True, False]),
+    ):
+        assert matching_rows(condition, columns, 3).tolist() == expected
 
 
 def test_a_text_that_is_no_time_is_not_before_or_after_times() -> None:

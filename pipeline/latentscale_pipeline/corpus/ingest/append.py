@@ -128,9 +128,9 @@ def append(
             groups[f"{APPENDED}/{GROUP_KEY}"] = document
         documents = write_documents(store, {**groups, **piece.documents})
         _finalise(before, encoding, piece, documents)
-    store.remove_all(RECORDS)
     corpus = open_corpus(corpus_url)
     _collect_garbage(store, corpus)
+    store.remove_all(RECORDS)  # last: they tell a repeated append that the rows are there
     return corpus
 
 

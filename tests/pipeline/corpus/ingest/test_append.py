@@ -273,6 +273,24 @@ def test_a_claim_that_can_not_be_removed_costs_no_rows(
     assert verify(grown).problems == ()
 
 
+def test_a_failure_to_clean_up_adds_no_rows_a_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = ingest([saved(tmp_path / "a.npy", rows(100))], str(tmp_path / "c"))
+    source = saved(tmp_path / "b.npy", rows(50))
+    module = "latentscale_pipeline.corpus.ingest.append._collect_garbage"
+
+    def unreachable(*given: object) -> None:
+        raise Incomplete("the store can't be reached")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(module, unreachable)
+        with pytest.raises(Incomplete, match="can't be reached"):
+            append([source], corpus.url)
+    assert append([source], corpus.url).n == 150
+    assert append([source], corpus.url).n == 200
+
+
 def test_two_appends_at_once_and_a_damaged_shard_lose_nothing(tmp_path: Path) -> None:
     corpus = ingest([saved(tmp_path / "a.npy", rows(1500))], str(tmp_path / "c"), shard_bytes=1)
     source = saved(tmp_path / "b.npy", rows(3000))
