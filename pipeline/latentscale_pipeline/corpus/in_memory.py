@@ -6,7 +6,9 @@ sums follow the shards, so the results equal those of a stored corpus.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,10 +125,11 @@ def _refuse_other_columns(rows: Any, name: str) -> None:
         for column in columns
         if str(column).lower() in names
     }
-    if found:
-        left_out = " and ".join(repr(column) for column in found.values())
+    no_coordinates = [*found.values(), *_beside_numbered(columns, found.values())]
+    if no_coordinates:
+        left_out = " and ".join(repr(column) for column in no_coordinates)
         beside = " and ".join(f"{kind}=frame[{column!r}]" for kind, column in found.items())
-        chosen = f"[c for c in {{}} if c not in {list(found.values())}]"
+        chosen = f"[c for c in {{}} if c not in {no_coordinates}]"
         others = (
             f"table.select({chosen.format('table.column_names')})"
             if hasattr(rows, "column_names")
@@ -134,8 +137,17 @@ def _refuse_other_columns(rows: Any, name: str) -> None:
         )
         raise BadInput(
             f"{name} has columns that are no coordinates: {left_out}; give the others, as "
-            f"{others}, and to run {beside}"
+            f"{others}{f', and to run {beside}' if beside else ''}"
         )
+
+
+def _beside_numbered(columns: Sequence[Any], known: Collection[Any]) -> list[Any]:
+    """Return columns beside those that are numbered, as ``emb_0`` and so on, with one name."""
+    stems = {c: re.sub(r"\d+$", "", c) for c in columns if isinstance(c, str) and c not in known}
+    numbered = Counter(stem for column, stem in stems.items() if stem != column)
+    if len(numbered) != 1 or numbered.total() < 2:
+        return []
+    return [column for column, stem in stems.items() if stem == column]
 
 
 def _vector_column(rows: Any) -> Any:

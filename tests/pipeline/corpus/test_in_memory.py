@@ -89,6 +89,18 @@ def test_a_table_of_arrow_is_read_as_a_data_frame_is() -> None:
     np.testing.assert_array_equal(held.read_all(), [[1.0, 2.0]])
 
 
+def test_a_column_beside_numbered_ones_is_no_coordinate() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"score": [9.0, 8.0], "emb_0": [1.0, 2.0], "emb_1": [3.0, 4.0]})
+    with pytest.raises(BadInput, match="no coordinates: 'score'; give the others") as refused:
+        hold_rows(frame, "corpus")
+    held = hold_rows(eval(str(refused.value).partition("others, as ")[2]), "corpus")
+    np.testing.assert_array_equal(held.read_all(), [[1.0, 3.0], [2.0, 4.0]])
+    for names in (["x1", "x2", "y1", "y2"], ["a", "b"], ["a", "b", "c1"], [0, 1, 2]):
+        plain = pandas.DataFrame(np.ones((3, len(names))), columns=names)
+        assert hold_rows(plain, "corpus").d == len(names)
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_columns_that_are_no_coordinates_are_named_at_once(library: str) -> None:
     frame = pytest.importorskip(library).DataFrame(
