@@ -75,7 +75,7 @@ def merge_few_copies(first: Neighbours, second: Neighbours, k: int, metric: Metr
     Parameters
     ----------
     first, second : Neighbours
-        Of rows with the keys of :func:`estimators.with_content_keys`.
+        With keys as from :func:`latentscale.intrinsic_dimension.estimators.with_content_keys`.
     k : int
         Neighbours to keep.
     metric : {"euclidean", "cosine", "manhattan"}
