@@ -21,7 +21,7 @@ from latentscale_pipeline.report.control_chart import (
     MIN_JOBS,
     ControlLimits,
     JobOfSeries,
-    comparable,
+    comparable_scores,
     control_limits,
     false_alarm_rate,
     scores_in,
@@ -289,13 +289,12 @@ def _drifts(
             why = "missing" if score is None else f"null: {why_null(score)}"
             failures.append(Failure(compared, "drift", f"{compared.name} is {why}", math.inf))
             continue
-        known = comparable(score, own, earlier)[-drift.window :]
-        before = [each for _, each in known]
+        before = comparable_scores(score, own, earlier)[-drift.window :]
         if len(before) < MIN_JOBS <= len(scores_in(score, earlier)):
             unlike.append(compared.name)
             continue
         counts.append(len(before))
-        limits = control_limits(score, before, rate, (rows, [each for each, _ in known]))
+        limits = control_limits(score, rows, before, rate)
         if limits is not None and limits.exceeded:
             failures.append(Failure(compared, "drift", _outside(compared, limits), limits.away))
     remarks = []

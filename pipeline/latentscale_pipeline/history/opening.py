@@ -10,7 +10,7 @@ from latentscale_pipeline.history.entries import Entry, job_of_series, limiting,
 from latentscale_pipeline.report.control_chart import (
     ControlLimits,
     common_rows,
-    comparable,
+    comparable_scores,
     control_limits,
     false_alarm_rate,
     value_at,
@@ -99,10 +99,9 @@ def _limits(
     """Return the limits that the jobs before set for one of several scores of a job."""
     of_series = [each for each in before if series_of(each) == series_of(entry)]
     earlier = [job_of_series(each) for each in limiting(of_series)]
-    series = comparable(score, job_of_series(entry), earlier)[-WINDOW:]
-    rows, scores = [rows for rows, _ in series], [own for _, own in series]
+    series = comparable_scores(score, job_of_series(entry), earlier)[-WINDOW:]
     rate = false_alarm_rate(SIGMAS) / max(1, count)
-    return control_limits(score, scores, rate, (entry.corpus_rows, rows))
+    return control_limits(score, entry.corpus_rows, series, rate)
 
 
 def _beyond(outside: Sequence[str]) -> list[str]:

@@ -110,8 +110,8 @@ class JobOfSeries:
 
 def comparable_scores(
     score: Score, job: JobOfSeries, earlier: Sequence[JobOfSeries]
-) -> list[Score]:
-    """Return a score in earlier jobs, without nulls and what can't be compared.
+) -> list[tuple[int, Score]]:
+    """Return a score in earlier jobs, with their rows, without nulls and what can't be compared.
 
     Settings that decide it and are known of both jobs have to be equal. Scores of the pair need the
     same reference, and so do those whose scale may come from it. A score that depends on the number
@@ -128,13 +128,6 @@ def comparable_scores(
     earlier : sequence of JobOfSeries
         The oldest first.
     """
-    return [own for _, own in comparable(score, job, earlier)]
-
-
-def comparable(
-    score: Score, job: JobOfSeries, earlier: Sequence[JobOfSeries]
-) -> list[tuple[int, Score]]:
-    """Return the scores of :func:`comparable_scores` with the rows of their corpora."""
     found = [
         (each.rows, own)
         for each in earlier
@@ -243,11 +236,26 @@ def _usual_counts(
     return expected.least(rate), expected.most(rate)
 
 
+def _deviation(score: Score, earlier: Sequence[Score], rows: int | None) -> float:
+    """Return the standard deviation of earlier values, or what chance makes if they are equal."""
+    values = [value_at(each, rows) for each in earlier]
+    deviation = float(np.std(values, ddof=1))
+    if deviation <= SAME * abs(float(np.mean(values))):
+        # Counts that never changed: one of them could as well have been another.
+        deviation = math.sqrt(float(np.mean([_variance(each, rows) for each in earlier])))
+    if deviation == 0.0 and rows is not None and _ends(score) == (0.0, 1.0):
+        deviation = _unseen(earlier, rows)
+    return deviation
+
+
+def _ends(score: Score) -> tuple[float | None, float | None]:
+    """Return the least and the largest value that a score may have, where there are such."""
+    known = report_of(score.measure).scores.get(score.score)
+    return (None, None) if known is None else (known.least, known.most)
+
+
 def control_limits(
-    score: Score,
-    earlier: Sequence[Score],
-    rate: float,
-    rows_of: tuple[int, Sequence[int]] | None = None,
+    score: Score, n: int, earlier: Sequence[tuple[int, Score]], rate: float
 ) -> ControlLimits | None:
     """Return the limits that earlier jobs set.
 
@@ -255,12 +263,12 @@ def control_limits(
     ----------
     score : Score
         The score, with a value.
-    earlier : sequence of Score
-        The same score in earlier jobs, with values.
+    n : int
+        Rows of its corpus.
+    earlier : sequence of tuple of int and Score
+        Rows and the same score of earlier jobs, with values.
     rate : float
         The false-alarm rate.
-    rows_of : tuple of int and sequence of int, optional
-        Rows of the score's corpus, and of those of the earlier ones.
 
     Returns
     -------
@@ -271,30 +279,23 @@ def control_limits(
         return None
     from latentscale.estimate import student_quantile  # reading results needs no scipy
 
-    rows = common_rows([score, *earlier])
-    values = np.array([value_at(each, rows) for each in earlier])
-    centre, deviation = float(values.mean()), float(values.std(ddof=1))
-    if deviation <= SAME * abs(centre):
-        # Counts that never changed: one of them could as well have been another.
-        deviation = math.sqrt(float(np.mean([_variance(each, rows) for each in earlier])))
-    known = report_of(score.measure).scores.get(score.score)
-    least, most = (None, None) if known is None else (known.least, known.most)
-    if deviation == 0.0 and rows is not None and (least, most) == (0.0, 1.0):
-        deviation = _unseen(earlier, rows)
+    before = [own for _, own in earlier]
+    rows = common_rows([score, *before])
+    centre = float(np.mean([value_at(each, rows) for each in before]))
     counts = rows is None and score.unit == SHARE_OF_ROWS
-    added = 0.0 if counts else _added_variance(score, earlier, rows)
-    reach = student_quantile(1.0 - rate / 2.0, len(values) - 1)
-    reach *= math.sqrt(deviation**2 * (1.0 + 1.0 / len(values)) + added)
+    added = 0.0 if counts else _added_variance(score, before, rows)
+    variance = _deviation(score, before, rows) ** 2 * (1.0 + 1.0 / len(before))
+    reach = student_quantile(1.0 - rate / 2.0, len(before) - 1) * math.sqrt(variance + added)
     lower, upper = centre - reach, centre + reach
-    if counts and rows_of is not None:
-        before = list(zip(rows_of[1], earlier, strict=True))
-        fewest, largest = _usual_counts(score, rows_of[0], before, rate)
+    if counts:
+        fewest, largest = _usual_counts(score, n, earlier, rate)
         lower, upper = min(lower, fewest), max(upper, largest)
+    least, most = _ends(score)
     return ControlLimits(
         value_at(score, rows),
         centre,
         max(lower, -math.inf if least is None else least),
         min(upper, math.inf if most is None else most),
-        len(values),
+        len(before),
         rows,
     )

@@ -38,10 +38,10 @@ class SeenRows:
 
     @classmethod
     def none(cls) -> SeenRows:
-        """Return that nothing was seen."""
+        """Return that no row was seen."""
         return cls(np.empty(0, np.uint64), np.empty(0, np.int64))
 
-    def and_then(self, keys: UInt64Array) -> tuple[BoolArray, SeenRows]:
+    def admit(self, keys: UInt64Array) -> tuple[BoolArray, SeenRows]:
         """Return which of further rows are among the first :data:`COPIES` with their key.
 
         Parameters

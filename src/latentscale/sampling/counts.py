@@ -111,12 +111,14 @@ class ExpectedCount:
     def least(self, level: float) -> float:
         """Return the smallest share that has p above a level."""
         tail = level / (2.0 * self.chosen_from)
-        return _least(lambda count: self._with(count)._below > tail, 0, self._middle) / self.rows
+        return (
+            _first_where(lambda count: self._with(count)._below > tail, 0, self._middle) / self.rows
+        )
 
     def most(self, level: float) -> float:
         """Return the largest share that has p above a level."""
         tail, end = level / (2.0 * self.chosen_from), self.rows + 1
-        beyond = _least(lambda count: self._with(count)._above <= tail, self._middle, end)
+        beyond = _first_where(lambda count: self._with(count)._above <= tail, self._middle, end)
         return (beyond - 1) / self.rows
 
     @property
@@ -137,7 +139,7 @@ class ExpectedCount:
         return _at_most(self.usual_count, self.usual_rows, total, self.rows)
 
 
-def _least(holds: Callable[[int], bool], low: int, high: int) -> int:
+def _first_where(holds: Callable[[int], bool], low: int, high: int) -> int:
     """Return the least number in [low, high] from which on something holds; ``high`` if none."""
     while low < high:
         middle = (low + high) // 2

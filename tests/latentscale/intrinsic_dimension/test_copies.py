@@ -21,7 +21,7 @@ def test_the_first_copies_of_each_row_are_seen_however_rows_are_cut() -> None:
     for cuts in ([], [250], [1, 2, 3, 400], list(range(10, 500, 10))):
         seen, found = SeenRows.none(), []
         for part in np.split(keys, cuts):
-            few, seen = seen.and_then(part)
+            few, seen = seen.admit(part)
             found += few.tolist()
         assert found == expected
         assert dict(zip(seen.keys.tolist(), seen.counts.tolist(), strict=True)) == {

@@ -1,12 +1,14 @@
 """Control limits: by hand, and how often they are exceeded by chance."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from latentscale_pipeline.report.control_chart import (
+    ControlLimits,
     JobOfSeries,
     comparable_scores,
     control_limits,
@@ -20,16 +22,23 @@ def score(value: float, **fields: object) -> Score:
     return Score(value=value, lower=value, upper=value, **known, **fields)  # type: ignore[arg-type]
 
 
+def limits_of(
+    own: Score, earlier: Sequence[Score], rate: float, rows: int = 1000, before: int = 1000
+) -> ControlLimits | None:
+    """The limits of a job whose corpus has so many rows, and those before it so many."""
+    return control_limits(own, rows, [(before, each) for each in earlier], rate)
+
+
 def test_limits_by_hand() -> None:
     earlier = [score(value) for value in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
-    limits = control_limits(score(9.0), earlier, false_alarm_rate(2.0))
+    limits = limits_of(score(9.0), earlier, false_alarm_rate(2.0))
     assert limits is not None
     reach = stats.t.ppf(1 - stats.norm.sf(2.0), 5) * math.sqrt(3.5) * math.sqrt(7 / 6)
     assert (limits.centre, limits.jobs, limits.rows) == (3.5, 6, None)
     assert (limits.lower, limits.upper) == pytest.approx((3.5 - reach, 3.5 + reach))
     assert limits.exceeded is bool(reach < 5.5)
     assert limits.away == pytest.approx(5.5 / reach)
-    assert control_limits(score(9.0), earlier[:4], 0.05) is None
+    assert limits_of(score(9.0), earlier[:4], 0.05) is None
 
 
 def test_means_of_samples_take_the_place_of_scores_where_all_have_them() -> None:
@@ -38,7 +47,7 @@ def test_means_of_samples_take_the_place_of_scores_where_all_have_them() -> None
         return score(value, samples=means)
 
     earlier = [sampled(100.0 * at, 5.0 + at % 2) for at in range(8)]
-    limits = control_limits(sampled(1e4, 5.5), earlier, 0.003)
+    limits = limits_of(sampled(1e4, 5.5), earlier, 0.003)
     assert limits is not None
     assert (limits.value, limits.centre, limits.rows) == (5.5, 5.5, 100)
     assert not limits.exceeded
@@ -57,7 +66,7 @@ def test_samples_count_where_ranges_are_of_all_rows() -> None:
     last = one(12000, 60.0, 30.02)
     before = comparable_scores(last, JobOfSeries(12000, None, []), earlier)
     assert len(before) == 6
-    limits = control_limits(last, before, 0.0027)
+    limits = control_limits(last, 9000, before, 0.0027)
     assert limits is not None
     assert (limits.rows, limits.exceeded) == (1000, False)
 
@@ -72,13 +81,13 @@ def test_a_job_without_common_samples_leaves_the_others() -> None:
     pilots = [JobOfSeries(300, None, [one(9.0, 60)]), JobOfSeries(900, None, [one(8.0)])]
     nights = [JobOfSeries(900 + at, None, [one(5.0 + 0.01 * at, 100, 200)]) for at in range(6)]
     before = comparable_scores(one(3.0, 200, 100), JobOfSeries(905, None, []), [*pilots, *nights])
-    assert [own.value for own in before] == [5.0 + 0.01 * at for at in range(6)]
-    limits = control_limits(one(3.0, 200, 100), before, 0.0027)
+    assert [(n, own.value) for n, own in before] == [(900 + at, 5.0 + 0.01 * at) for at in range(6)]
+    limits = control_limits(one(3.0, 200, 100), 9000, before, 0.0027)
     assert limits is not None
     assert (limits.rows, limits.exceeded) == (200, True)
     # Without samples in common, corpora of equally many rows are compared.
     alone = comparable_scores(one(3.0, 50), JobOfSeries(905, None, []), [*pilots, *nights])
-    assert [own.value for own in alone] == [5.05]
+    assert [(n, own.value) for n, own in alone] == [(905, 5.05)]
 
 
 def test_of_a_series_that_grew_the_larger_samples_set_limits() -> None:
@@ -93,13 +102,13 @@ def test_of_a_series_that_grew_the_larger_samples_set_limits() -> None:
     last = one(1000, 500, 50)
     for count, jobs, rows in ((9, 19, 50), (10, 10, 1000)):
         before = comparable_scores(last, JobOfSeries(9000, None, []), [*small, *large * count])
-        limits = control_limits(last, before, 0.0027)
+        limits = control_limits(last, 9000, before, 0.0027)
         assert limits is not None
         assert (limits.jobs, limits.rows) == (jobs, rows)
     # As many as limits need.
     middle = [JobOfSeries(3000, None, [one(500, 200, 50)])] * 4
     before = comparable_scores(last, JobOfSeries(9000, None, []), [*middle, *large * 4])
-    limits = control_limits(last, before, 0.0027)
+    limits = control_limits(last, 9000, before, 0.0027)
     assert limits is not None
     assert (limits.jobs, limits.rows) == (8, 500)
 
@@ -117,16 +126,16 @@ def test_only_what_compares_sets_limits() -> None:
 
 def test_what_never_changed_has_its_sampling_error() -> None:
     earlier = [score(0.0, sampling_error=0.01)] * 10
-    small, large = (control_limits(score(value), earlier, 0.0027) for value in (0.02, 0.2))
+    small, large = (limits_of(score(value), earlier, 0.0027) for value in (0.02, 0.2))
     assert small is not None
     assert large is not None
     assert (small.exceeded, large.exceeded) == (False, True)
     certain = [score(2.0)] * 10
-    zeros = control_limits(score(1e-17), [score(0.0)] * 6, 0.0027)
+    zeros = limits_of(score(1e-17), [score(0.0)] * 6, 0.0027)
     assert zeros is not None
     assert not zeros.exceeded
     for value, exceeded in ((2.0, False), (2.0 + 1e-9, False), (2.1, True)):
-        limits = control_limits(score(value), certain, 0.0027)
+        limits = limits_of(score(value), certain, 0.0027)
         assert limits is not None
         assert limits.exceeded is exceeded
 
@@ -138,7 +147,7 @@ def test_a_share_that_was_one_in_all_samples_may_miss_a_row() -> None:
         return Score(value=value, lower=value, upper=value, samples=(own,), **known)  # type: ignore[arg-type]
 
     ones = [share(1.0)] * 8
-    found = [control_limits(share(value), ones, 0.0027) for value in (1.0, 0.9998, 0.9)]
+    found = [limits_of(share(value), ones, 0.0027) for value in (1.0, 0.9998, 0.9)]
     assert [each is not None and each.exceeded for each in found] == [False, False, True]
     # Half a row of 8 times 5000, and Student's quantile with 7 degrees of freedom.
     deviation = math.sqrt(0.5 / 8) / 5000
@@ -159,7 +168,7 @@ def test_false_alarms_are_as_frequent_as_stated(histories: int, window: int, sig
     for _ in range(histories):
         values = [score(value) for value in generator.normal(7.0, 2.0, size=window + nights)]
         for night in range(window, window + nights):
-            limits = control_limits(values[night], values[night - window : night], rate)
+            limits = limits_of(values[night], values[night - window : night], rate)
             assert limits is not None
             alarms += limits.exceeded
     expected = rate * histories * nights
@@ -197,9 +206,7 @@ def test_false_alarms_of_counts_whatever_the_rows(share: float, before: int, row
 
     alarms = 0
     for _ in range(600):
-        limits = control_limits(
-            count(rows), [count(before) for _ in range(14)], 0.0027, (rows, [before] * 14)
-        )
+        limits = limits_of(count(rows), [count(before) for _ in range(14)], 0.0027, rows, before)
         assert limits is not None
         alarms += limits.exceeded
     assert alarms <= 5
@@ -211,8 +218,7 @@ def test_a_count_far_from_usual_is_outside_whatever_the_rows() -> None:
 
     earlier = [count(0.01 + 0.0002 * (place % 3)) for place in range(14)]
     found = [
-        control_limits(count(value), earlier, 0.0027, (2000, [100_000] * 14))
-        for value in (0.0, 0.011, 0.03)
+        limits_of(count(value), earlier, 0.0027, 2000, 100_000) for value in (0.0, 0.011, 0.03)
     ]
     assert [each is not None and each.exceeded for each in found] == [True, False, True]
 
@@ -227,7 +233,7 @@ def test_means_over_fewer_samples_vary_more() -> None:
 
     alarms = 0
     for _ in range(600):
-        limits = control_limits(mean(0.2), [mean(0.02) for _ in range(14)], 0.0027)
+        limits = limits_of(mean(0.2), [mean(0.02) for _ in range(14)], 0.0027)
         assert limits is not None
         alarms += limits.exceeded
     assert alarms <= 5

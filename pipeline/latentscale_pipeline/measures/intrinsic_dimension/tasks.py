@@ -53,7 +53,7 @@ def find_neighbours(inputs: Inputs) -> Output:
         start = corpus.shard_range(shard).start
         for piece, points in points_by_blocks(corpus.read_shard(shard), p["metric"]):
             ids = np.arange(start + piece.start, start + piece.stop, dtype=np.int64)
-            few, seen = seen.and_then(content_keys(points.rows))
+            few, seen = seen.admit(content_keys(points.rows))
             if not few.all():
                 points, ids = points.take(np.flatnonzero(few)), ids[few]
             if not len(ids):
