@@ -19,6 +19,9 @@ an intercept: one less the ratio of the traces of S and :math:`C_{XX}`, all from
 Any prompts predict some of a few outputs by chance, so the ratio is multiplied by
 :math:`(m - 1) / (m - 1 - r)`, with the rank r of the prompts, as in the adjusted coefficient.
 
+*Rank.* The rounding of stored rows makes any prompts vary a little in all directions. A direction
+in which they don't vary :data:`ABOVE_NOISE` times as much as that predicts nothing.
+
 *Sampling error.* Near the best prediction S doesn't change with the prediction, to first order. So
 a row with the residual r adds what :math:`r r^\top` adds to S. Residuals of a fit are too small by
 the root of :math:`1 - r/m`, so errors are divided by that.
@@ -41,10 +44,13 @@ from latentscale.tiles.distances import as_points, row_blocks
 SCENDI, EXPLAINED = "Scendi", "explained share"
 
 NEGLIGIBLE = 1e-10
-"""Share of the largest eigenvalue up to which one is rounding, for rows of single precision."""
+"""Eigenvalue up to which residuals of unit vectors are rounding."""
 
 ROUNDING = 1e-9
-"""Error of both scores from the rounding of moments and of their inverse."""
+"""Error of both scores from the rounding of rows and residuals."""
+
+ABOVE_NOISE = 10.0
+"""How far an eigenvalue of the prompts is above that of rounding, if they vary in its direction."""
 
 PAIRS_PER_DIMENSION = 2
 """Fewest pairs of rows for each dimension of the prompts."""
@@ -71,20 +77,21 @@ def schur_scores(outputs: NDArray[Any], prompts: NDArray[Any], n: int) -> dict[s
 
     Notes
     -----
-    Two passes: ``m (d + e)²`` multiply-adds; memory for ``5 (d + e)²`` numbers.
+    Three passes: ``m (d + e)²`` multiply-adds; memory for ``5 (d + e)²`` numbers.
     """
     m, d = len(outputs), outputs.shape[1]
-    moment, total = np.zeros((d + prompts.shape[1],) * 2), np.zeros(d + prompts.shape[1])
+    mean = np.sum([unit.sum(axis=0) for unit in _unit_blocks(outputs, prompts)], axis=0) / m
+    about_mean = np.zeros((len(mean), len(mean)))
     for unit in _unit_blocks(outputs, prompts):
-        moment += unit.T @ unit
-        total += unit.sum(axis=0)
-    moment /= m
-    mean = total / m
-    negligible = max(_negligible(prompts.dtype), NEGLIGIBLE)
-    fit = _Fit.of(moment, d, negligible)
+        unit -= mean
+        about_mean += unit.T @ unit
+    about_mean /= m
+    moment = about_mean + np.outer(mean, mean)
+    noise = _noise_of_storage(prompts.dtype, moment[d:, d:])
+    fit = _Fit.of(moment, d, m, noise)
     if m < PAIRS_PER_DIMENSION * fit.rank:
         return None
-    centred = _Fit.of(moment - np.outer(mean, mean), d, negligible)
+    centred = _Fit.of(about_mean, d, m, noise)
     values, vectors = np.linalg.eigh(0.5 * (fit.left + fit.left.T))
     held = values > NEGLIGIBLE
     values = np.where(held, values, 0.0)
@@ -100,40 +107,57 @@ def schur_scores(outputs: NDArray[Any], prompts: NDArray[Any], n: int) -> dict[s
         left[block] = np.square(centred.residuals(unit)).sum(axis=1)
         spread[block] = np.square(unit[:, :d]).sum(axis=1)
     scendi, limits = math.exp(float(values @ along)), (1.0, math.inf)
-    rounding = ROUNDING * d + unknown * scendi
+    # A change of the residuals' second moment counts as often as the smallest eigenvalue.
+    unsure = fit.rounding * (1.0 - math.log(NEGLIGIBLE))
+    rounding = ROUNDING * d + (unknown + unsure) * scendi
     found = {SCENDI: _scored(scendi, scendi * diverse, fit.rank, n, rounding, limits)}
     if (whole := float(spread.mean())) > NEGLIGIBLE:
         ratio = (m - 1) / max(m - 1 - centred.rank, 1) * float(left.mean()) / whole
         influences = ratio * (left / max(float(left.mean()), NEGLIGIBLE) - spread / whole)
         value, limits = min(1.0 - ratio, 1.0), (-math.inf, 1.0)
-        found[EXPLAINED] = _scored(value, influences, centred.rank, n, ROUNDING * d, limits)
+        rounding = ROUNDING * d + centred.rounding / whole
+        found[EXPLAINED] = _scored(value, influences, centred.rank, n, rounding, limits)
     return found
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """The best linear prediction of outputs: slopes (d, e), the Schur complement, and the rank."""
+    """The best linear prediction of outputs.
+
+    It has slopes (d, e), the Schur complement (d, d) with the error that rounding makes in its
+    trace, and the rank.
+    """
 
     slopes: Float64Array
     left: Float64Array
+    rounding: float
     rank: int
 
     @classmethod
-    def of(cls, moment: Float64Array, d: int, negligible: float) -> _Fit:
+    def of(cls, moment: Float64Array, d: int, m: int, noise: float) -> _Fit:
+        """Fit by the joint second moment of m rows; ``noise`` is that of the stored prompts."""
         values, vectors = np.linalg.eigh(moment[d:, d:])
-        held = values > negligible * np.trace(moment)
-        inverse = (vectors[:, held] / values[held]) @ vectors[:, held].T
-        slopes = moment[:d, d:] @ inverse
-        return cls(slopes, moment[:d, :d] - slopes @ moment[d:, :d], int(held.sum()))
+        unit = math.sqrt(m) * float(np.finfo(np.float64).eps) * float(np.trace(moment[d:, d:]))
+        held = values > ABOVE_NOISE * max(noise, unit)
+        along = moment[:d, d:] @ vectors[:, held]
+        predicted = np.square(along).sum(axis=0) / values[held]
+        slopes = (along / values[held]) @ vectors[:, held].T
+        rounding = float((predicted * unit / values[held]).sum())
+        return cls(slopes, moment[:d, :d] - slopes @ moment[d:, :d], rounding, int(held.sum()))
 
     def residuals(self, rows: Float64Array) -> Float64Array:
         d = len(self.slopes)
         return np.asarray(rows[:, :d] - rows[:, d:] @ self.slopes.T)
 
 
-def _negligible(dtype: np.dtype[Any]) -> float:
-    """Return the share of a second moment that the rounding of stored rows adds to it."""
-    return 10.0 * float(np.finfo(dtype).eps) ** 2 if dtype.kind == "f" else 0.0
+def _noise_of_storage(dtype: np.dtype[Any], moment: Float64Array) -> float:
+    """Bound the second moment, in any direction, of the rounding of stored rows.
+
+    A coordinate x is rounded by at most eps x / 2, evenly.
+    """
+    if dtype.kind != "f" or not len(moment):
+        return 0.0
+    return float(np.finfo(dtype).eps) ** 2 / 12.0 * float(np.diagonal(moment).max())
 
 
 def _scored(

@@ -107,6 +107,38 @@ def test_what_all_outputs_share_is_not_explained() -> None:
     assert found.keys() == {SCENDI}
 
 
+@pytest.mark.parametrize("kind", ["f2", "f4"])
+@pytest.mark.parametrize(("decay", "centre"), [(0.0, 0.0), (1.0, 0.0), (1.0, 3.0), (0.0, 300.0)])
+def test_small_directions_of_prompts_predict(kind: str, decay: float, centre: float) -> None:
+    """Scores of stored rows are those of least squares, in half precision as well."""
+    generator = np.random.default_rng(7)
+    m, d = 1500, 128
+    if (kind, centre) == ("f2", 300.0):
+        centre = 10.0  # rounding is 1e-3 of the mean
+    hidden = generator.normal(size=(m, d))
+    y = (hidden * np.arange(1, d + 1.0) ** -decay) @ np.linalg.qr(generator.normal(size=(d, d)))[0]
+    x = hidden @ generator.normal(size=(d, 12)) / np.sqrt(d) + 0.3 * generator.normal(size=(m, 12))
+    y = np.column_stack([y + 0.0, np.full(m, centre)]).astype(kind)
+    found = schur_scores(x, y, m)
+    assert found is not None
+    u, v = unit(x), unit(y.astype(float))
+    residuals = u - v @ np.linalg.lstsq(v, u, rcond=None)[0]
+    values = np.linalg.svd(residuals, compute_uv=False) ** 2 / m
+    entropy = -(values * np.log(values / values.sum())).sum()
+    scendi = found[SCENDI].estimate
+    assert scendi.value == pytest.approx(np.exp(entropy), abs=1e-6)
+    assert scendi.lower <= np.exp(entropy) <= scendi.upper
+    shares = []
+    for rank in (d, d + 1):  # The last column hardly varies.
+        cu, cv = u - u.mean(axis=0), v[:, :rank] - v[:, :rank].mean(axis=0)
+        beyond = cu - cv @ np.linalg.lstsq(cv, cu, rcond=None)[0]
+        left = np.square(beyond).sum() / np.square(cu).sum()
+        shares.append(1.0 - (m - 1) / (m - 1 - rank) * left)
+    share = found[EXPLAINED].estimate
+    assert any(share.lower - 1e-9 <= one <= share.upper + 1e-9 for one in shares)
+    assert share.upper - share.lower < 1e-6
+
+
 def test_the_rank_of_half_precision_is_not_that_of_its_rounding() -> None:
     generator = np.random.default_rng(6)
     prompts = generator.normal(size=(3000, 5)) @ generator.normal(size=(5, 64))
