@@ -55,7 +55,7 @@ def withdraw(submission: Submission) -> None:
         If the scheduler can't be reached from here.
     """
     if submission.scheduler == "slurm":
-        _ask(submission, "scancel", submission.id)
+        _ask(submission, "scancel", *_cluster(submission), submission.id)
         return
     try:
         _kubernetes_job(submission).delete(propagation_policy="Background")
@@ -67,7 +67,8 @@ def _look_at_slurm(submission: Submission) -> DriverState | None:
     if shutil.which("scontrol") is None:
         return None
     try:
-        said = _ask(submission, "scontrol", "--oneliner", "show", "job", submission.id)
+        where = _cluster(submission)
+        said = _ask(submission, "scontrol", *where, "--oneliner", "show", "job", submission.id)
     except Incomplete as error:
         # Slurm forgets jobs some time after they end.
         return DriverState("ended", "no longer known") if "Invalid job id" in str(error) else None
@@ -78,6 +79,11 @@ def _look_at_slurm(submission: Submission) -> DriverState | None:
     phase = _PHASES.get(word[1], "ended")
     exit_code = int(code[1]) if code and phase == "ended" and code[2] == "0" else None
     return DriverState(phase, word[1], exit_code)
+
+
+def _cluster(submission: Submission) -> list[str]:
+    """Return the option for the cluster that has a driver, if it isn't this machine's."""
+    return [f"--clusters={submission.place}"] if submission.place else []
 
 
 def _ask(submission: Submission, *command: str) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -65,6 +66,7 @@ from latentscale_pipeline.jobs.submission_records import (
 from latentscale_pipeline.storage.lock import read_lock
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
+from latentscale_pipeline.views.formatting import shorten
 
 WARNING_SECONDS = 60
 """How long before its walltime a driver is signalled to stop."""
@@ -85,6 +87,9 @@ UNKNOWN_RUN = "xxxxxx"
 
 UNREACHABLE = ("establish a configuration source", "contact slurm controller")
 """Messages of sbatch on a machine outside any cluster, or if the controller is down."""
+
+_SLURM_JOB = re.compile(r"([0-9]+)(?:;([A-Za-z0-9_.-]+))?")
+"""What ``sbatch --parsable`` prints: an id, and with ``--clusters`` the name of the cluster."""
 
 _SCRIPT = """#!/bin/bash
 {directives}# The driver of a latentscale job. It resumes the job from its folder.
@@ -245,11 +250,11 @@ def submit_job(plan: Plan, spec: SubmissionSpec, *, requeue: bool) -> Submission
         if spec.scheduler == "slurm":
             if store.is_local:
                 (Path(store.url) / "driver").mkdir(exist_ok=True)
-            found = _hand_to_slurm(spec, plan.config.storage_options)
+            found, place = _hand_to_slurm(spec, plan.config.storage_options)
         else:
-            found = _hand_to_kubernetes(spec)
+            found, place = _hand_to_kubernetes(spec), spec.place
         now = round(time.time(), 3)
-        made = Submission(spec.scheduler, found, spec.place, runs, requeue, now)
+        made = Submission(spec.scheduler, found, place, runs, requeue, now)
         return record_submission(store, made)
 
 
@@ -322,7 +327,10 @@ def _log_pattern(store: ObjectStore) -> str:
     return "latentscale-%j.log"
 
 
-def _hand_to_slurm(spec: SubmissionSpec, options: Mapping[str, Mapping[str, Any]]) -> str:
+def _hand_to_slurm(
+    spec: SubmissionSpec, options: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, str]:
+    """Return the id of the driver, and the cluster that has it if it isn't this machine's."""
     # fsspec reads its options from variables of these names.
     own = {f"FSSPEC_{name.upper()}": json.dumps(dict(v)) for name, v in options.items()}
     try:
@@ -342,7 +350,15 @@ def _hand_to_slurm(spec: SubmissionSpec, options: Mapping[str, Mapping[str, Any]
         if any(words in said for words in UNREACHABLE):
             raise BadInput(f"Slurm can't be reached from here; submit on a login node ({said})")
         raise BadInput(f"sbatch rejected the driver: {said}; see driver in the configuration")
-    return ended.stdout.strip().partition(";")[0]
+    # A wrapper of sbatch may say more than --parsable asks for.
+    for line in reversed(ended.stdout.splitlines()):
+        if found := _SLURM_JOB.fullmatch(line.strip()):
+            return found[1], found[2] or ""
+    said = shorten(" ".join(ended.stdout.split()), 200) or "nothing"
+    raise Incomplete(
+        f"sbatch gave no job id, but said: {said}; the driver may be queued (see squeue --me) and "
+        "isn't recorded"
+    )
 
 
 def _for_kubernetes(plan: Plan, arguments: list[str], requeue: bool) -> SubmissionSpec:

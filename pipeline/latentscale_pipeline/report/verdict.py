@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import shlex
 from collections import Counter
@@ -16,7 +15,13 @@ from latentscale_pipeline.measures.base import GROUPS
 from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Results, Score, Verdict
-from latentscale_pipeline.views.formatting import counted, format_number, format_share, printable
+from latentscale_pipeline.views.formatting import (
+    counted,
+    format_number,
+    format_share,
+    printable,
+    text_literal,
+)
 from latentscale_pipeline.views.scores import format_p, format_range
 
 LEVEL = 0.05
@@ -229,8 +234,8 @@ def _filter(one: Compared, listed: Mapping[tuple[str, str], str]) -> str:
     if one.score.label is not None and listed:
         # Of a label that is rarer than usual, the reference has the rows.
         of = "" if above else "--of reference "
-        condition = f"label == {json.dumps(one.score.label, ensure_ascii=False)}"
-        return printable(f"{of}--where {shlex.quote(condition)}")
+        condition = f"label == {text_literal(one.score.label)}"
+        return f"{of}--where {shlex.quote(condition)}"
     only = listed.get((one.score.measure, one.score.score))
     return f"--only {only}" if only and above else ""
 

@@ -7,7 +7,9 @@ than the printed digits is written as ``± x``.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
@@ -25,6 +27,11 @@ PLAIN_EXPONENTS = range(-3, 9)
 """Decimal exponents of numbers that are written without a power of ten."""
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+_FALSIFYING = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufffe\uffff]"
+)
+"""Control and bidirectional characters, ends of lines, and what no text may have."""
 
 APART = range(4, 18)
 """Digits of two numbers: the fewest that tell them apart."""
@@ -159,9 +166,13 @@ def format_rough_duration(seconds: float) -> str:
 
 def printable(text: object) -> str:
     """Replace control and bidirectional characters, which could falsify terminal output."""
-    return "".join(
-        mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in str(text)
-    )
+    return _FALSIFYING.sub("\N{REPLACEMENT CHARACTER}", str(text))
+
+
+def text_literal(text: str) -> str:
+    """Return a text as ``--where`` takes it, in quotes and printable."""
+    literal = json.dumps(text, ensure_ascii=False)
+    return _FALSIFYING.sub(lambda found: f"\\u{ord(found[0]):04x}", literal)
 
 
 def shorten(text: str, most: int = 32) -> str:

@@ -11,7 +11,8 @@ Data flow, for rows that fit in memory:
    lists longer than asked for.
 5. Where a recall is wanted, the true neighbours of a few random rows are found first. Steps 3 and 4
    end as soon as enough of them are in the lists. Until they are, rows are divided into other
-   leaves, and these steps add to the lists.
+   leaves, and these steps add to the lists. Step 4 waits for more leaves where it couldn't be the
+   last one.
 6. Neighbours of collapsed rows are expanded to all of them.
 
 A pair is missed when its rows share no leaf, and neither has a neighbour that knows the other. So
@@ -35,6 +36,7 @@ Memory beyond the rows is at most :func:`search_bytes`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Literal
@@ -60,6 +62,11 @@ ROUNDS = 2
 
 MAX_DIVISIONS = 6
 """Divisions into leaves, at most, where a recall is wanted."""
+
+REFINED, FEW_MISSED = 4.0, 0.3
+"""By how much refinement lowers the share of neighbours that are missed, and the share up to which
+other leaves lower it by as much, so that refinement waits for them.
+"""
 
 CHECKED_ROWS = 400
 """Random rows whose true neighbours tell the recall."""
@@ -171,7 +178,7 @@ def search_rows(
             divide_into_leaves(distinct, overlap=overlap, generator=stream, leaf_rows=leaf_rows)
             for stream in generator.spawn(MAX_DIVISIONS - 1 if recall else 0)
         )
-        check = _recall_check(distinct, k, generator) if recall else None
+        check = _missed_share(distinct, k, generator) if recall else lambda _: math.inf
         graph = Neighbours.none(len(distinct), width)
         _search_divisions(graph, distinct, chain([leaves], more), rounds, check, recall or 1.0)
         graph = graph.cut(k)
@@ -190,33 +197,40 @@ def _search_divisions(
     points: Points,
     divisions: Iterable[list[Int64Array]],
     rounds: int,
-    check: Callable[[Neighbours], float] | None,
+    check: Callable[[Neighbours], float],
     recall: float,
 ) -> None:
-    """Add what is found in one division after another to the lists, until these are good."""
-    width, tried = graph.indices.shape[1], None
+    """Add what is found in one division after another to the lists, until these are good.
+
+    ``check`` tells which share of the neighbours lists miss; infinite where nobody asks.
+    """
+    width, tried, allowed = graph.indices.shape[1], None, 1.0 - recall
     for leaves in divisions:
         found = search_leaves(points, leaves, width)
         for block in row_blocks(len(points), MERGED_ROWS):
             graph.put(block, merge(graph.take(block), found.take(block), width))
         del found
-        if check and check(graph) >= recall:
+        missed = check(graph)
+        if missed <= allowed:
             return
-        tried = refine(points, graph, leaves, rounds, tried=tried)
-        if check and check(graph) >= recall:
-            return
+        if REFINED * allowed < missed <= FEW_MISSED:
+            continue
+        for _ in range(rounds):
+            tried = refine(points, graph, leaves, 1, tried=tried)
+            if check(graph) <= allowed:
+                return
 
 
-def _recall_check(
+def _missed_share(
     points: Points, k: int, generator: np.random.Generator
 ) -> Callable[[Neighbours], float]:
-    """Return a function that tells which share of the neighbours of random rows lists have."""
+    """Return a function that tells which share of the neighbours of random rows lists miss."""
     n = len(points)
     [stream] = generator.spawn(1)
     drawn = np.sort(stream.choice(n, min(n, CHECKED_ROWS), replace=False))
     everyone = np.arange(n, dtype=np.int64)
     true = nearest(points.take(drawn), points, k, query_ids=drawn, candidate_ids=everyone)
-    return lambda lists: recall_certificate(lists.distances[drawn, :k], true.distances).value
+    return lambda lists: 1.0 - recall_certificate(lists.distances[drawn, :k], true.distances).value
 
 
 def search_bytes(n: int, d: int, k: int, overlap: int) -> int:

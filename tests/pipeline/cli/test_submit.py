@@ -146,3 +146,52 @@ def test_a_finished_job_has_nothing_to_submit(
     assert latentscale("run", tmp_path / "a.npy", *options).code == 0
     ended = latentscale("submit", tmp_path / "a.npy", *options)
     assert (ended.code, "already finished" in ended.out) == (0, True), ended.err
+
+
+def put_program(folder: Path, name: str, lines: str) -> None:
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{lines}\n")
+    program.chmod(0o755)
+
+
+@pytest.fixture
+def slurm(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
+    """Programs that behave as Slurm's do where job 4711 waits on another cluster, named big."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    other = 'case "$*" in *--clusters=big*4711) ;; *) echo Invalid job id >&2; exit 1;; esac\n'
+    put_program(programs, "scontrol", other + "echo 'JobId=4711 JobState=PENDING ExitCode=0:0'")
+    put_program(programs, "scancel", f'{other}echo "$*" > {tmp_path}/cancelled')
+    put_program(programs, "sbatch", "cat > /dev/null; echo 'Note: charged to x'; echo '4711;big'")
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    fields = json.loads(config.read_text())
+    config.write_text(json.dumps({**fields, "cluster": {"kind": "serial"}}))
+    return (config, "-o", "driver.kind=slurm", "--quiet")
+
+
+def test_a_driver_on_another_cluster_is_looked_for_there(
+    latentscale: Command, slurm: tuple[Any, ...], tmp_path: Path
+) -> None:
+    ended = latentscale("submit", *slurm)
+    assert ended.code == 0, ended.err
+    assert "slurm: 4711\n" in ended.out
+    job = ended.out.splitlines()[0].removeprefix("job: ")
+    status = json.loads(latentscale("status", job, "--json").out)
+    assert (status["state"], status["reason"]) == ("queued", "slurm job 4711, pending")
+    again = latentscale("submit", *slurm)
+    assert again.code == 2
+    assert "its driver is already submitted as slurm job 4711" in again.err
+    assert latentscale("cancel", job).code == 0
+    assert (tmp_path / "cancelled").read_text() == "--clusters=big 4711\n"
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"), [("", "nothing"), ("Submitted batch job 12", "Submitted batch job 12")]
+)
+def test_a_driver_without_an_id_is_no_success(
+    latentscale: Command, slurm: tuple[Any, ...], tmp_path: Path, printed: str, said: str
+) -> None:
+    put_program(tmp_path / "programs", "sbatch", f"cat > /dev/null; echo '{printed}'")
+    ended = latentscale("submit", *slurm)
+    assert ended.code == 3
+    assert f"sbatch gave no job id, but said: {said}; the driver may be queued" in ended.err

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latentscale_pipeline.corpus.expressions import texts_equalled
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.formatting import (
     format_bytes,
@@ -13,6 +14,7 @@ from latentscale_pipeline.views.formatting import (
     format_estimate,
     format_number,
     printable,
+    text_literal,
 )
 from latentscale_pipeline.views.scores import score_name
 
@@ -90,6 +92,23 @@ def test_sizes_and_durations() -> None:
 def test_control_and_direction_characters_are_replaced() -> None:
     assert printable("a\x1b[31mb\u202ec\nd") == "a�[31mb�c�d"
     assert printable("größer × 2") == "größer × 2"
+    assert printable("a\u2028b\u2067c\u200ed\ue000\ud800") == "a�b�c�d\ue000�"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["r\u00a0100", "東京\u3000大阪", "می\u200cخواهم", "soft\u00adhyphen", "👩\u200d👩\u200d👧"],
+)
+def test_blanks_and_joiners_are_text(text: str) -> None:
+    assert printable(text) == text
+    assert text_literal(text) == f'"{text}"'
+
+
+@pytest.mark.parametrize("text", ["a\nb", "naïve\u202e", 'it\'s "so" \\ \x7f', "\u200fr\u2029"])
+def test_literals_are_read_as_the_text(text: str) -> None:
+    literal = text_literal(text)
+    assert printable(literal) == literal
+    assert texts_equalled(f"label == {literal}", "label") == [text]
 
 
 def test_a_score_is_named_with_its_qualifiers() -> None:
