@@ -76,6 +76,11 @@ class Section(Closed):
     """Keys that a user may look for here, and what to write instead."""
 
     @property
+    def fewest_rows(self) -> int:
+        """Fewest rows of a corpus that a measure with this section can be planned for."""
+        return 1
+
+    @property
     def code(self) -> tuple[str, ...]:
         """User functions that the section names, as ``module:function``; a run calls them."""
         return ()

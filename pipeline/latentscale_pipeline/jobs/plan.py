@@ -33,7 +33,7 @@ from latentscale_pipeline.progress import Echo, Progress, silent
 from latentscale_pipeline.storage.disk import free_bytes
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
-from latentscale_pipeline.views.formatting import counted
+from latentscale_pipeline.views.formatting import counted, listed
 
 SPARE_BYTES = 10 * 2**30
 """Bytes that a measure may store on a disk, or in a folder that machines share, to save computing;
@@ -200,7 +200,7 @@ def make_plan(
                 _tell_repeated_ids(corpora, echo)
         if config.pair == "rows":
             _refuse_shifted_pairs(corpora)
-        config = drop_inapplicable_measures(config, corpora)
+        config = drop_inapplicable_measures(config, corpora, echo)
         facts = job_facts(config, corpora, fixed_scales)
     return identify_plan(config, corpora, facts, plan_stages(config, facts))
 
@@ -229,15 +229,30 @@ def _refuse_shifted_pairs(corpora: Mapping[Role, Corpus]) -> None:
 
 
 def drop_inapplicable_measures(
-    config: JobConfig, corpora: Mapping[Role, Corpus | UningestedCorpus]
+    config: JobConfig,
+    corpora: Mapping[Role, Corpus | UningestedCorpus],
+    echo: Echo | None = None,
 ) -> JobConfig:
-    """Drop measures that need equal dimensions if the corpora differ and none were named."""
-    named = "measures" in config.model_fields_set
-    if named or len({corpus.d for corpus in corpora.values()}) == 1:
+    """Drop measures that these corpora don't suit if none were named, and say which.
+
+    They need equal dimensions, or more rows.
+    """
+    if "measures" in config.model_fields_set:
         return config
-    fitting = {
-        name: section for name, section in config.measures.items() if not section.equal_dimensions
+    unlike = len({corpus.d for corpus in corpora.values()}) > 1
+    rows = min(corpus.n for corpus in corpora.values())
+    dropped = {
+        name: f"for {section.fewest_rows} rows or more"
+        if rows < section.fewest_rows
+        else "for corpora of equal dimensions"
+        for name, section in config.measures.items()
+        if rows < section.fewest_rows or (unlike and section.equal_dimensions)
     }
+    if echo is not None:
+        for reason in dict.fromkeys(dropped.values()):
+            names = [name for name, why in dropped.items() if why == reason]
+            echo(f"measures left out: {listed(names)} ({reason})")
+    fitting = {name: one for name, one in config.measures.items() if name not in dropped}
     return config.model_copy(update={"measures": fitting})
 
 

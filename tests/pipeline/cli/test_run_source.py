@@ -396,3 +396,30 @@ def test_rows_are_paired_by_number_only_where_the_same_are_left_out(
     assert ended.code == (2 if refused else 0), ended.err
     said = "1 of the corpus and 1 of the reference were left out as invalid; fix the sources, or "
     assert (said in ended.err) == refused
+
+
+def test_measures_that_do_not_suit_few_rows_are_left_out(
+    latentscale: Command, rows: np.ndarray
+) -> None:
+    np.save("few.npy", rows[:5])
+    ended = latentscale("run", "few.npy", "-o", "cluster={kind: serial}")
+    assert ended.code == 0, ended.err
+    assert ended.err.splitlines()[0] == "ingest: measures left out: heat (for 6 rows or more)"
+    assert "Vendi score, cosine, order 1" in ended.out
+    named = latentscale("run", "few.npy", "--measures", "heat", *SERIAL)
+    assert (named.code, named.err) == (
+        2,
+        "latentscale: corpus: heat.k is 5 and there are 5 rows; set measures.heat.k to 4 or less\n",
+    )
+
+
+def test_measures_that_do_not_suit_unequal_dimensions_are_left_out(
+    latentscale: Command, rows: np.ndarray
+) -> None:
+    np.save("narrow.npy", rows[:, :4])
+    ended = latentscale(
+        *("run", "vectors.npy", "--reference", "narrow.npy", "-o", "cluster={kind: serial}")
+    )
+    assert ended.code == 0, ended.err
+    told = "ingest: measures left out: geomca (for corpora of equal dimensions)"
+    assert ended.err.splitlines()[0] == told

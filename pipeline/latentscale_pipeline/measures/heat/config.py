@@ -75,6 +75,11 @@ class Heat(Section):
     the traces of a complete and of a random graph. `er` needs the normalised Laplacian.
     """
 
+    @property
+    def fewest_rows(self) -> int:
+        """One more than the neighbours of a row."""
+        return self.k + 1
+
     @model_validator(mode="after")
     def _descends(self) -> Heat:
         if self.neighbours == "nndescent" and self.metric == "manhattan":
