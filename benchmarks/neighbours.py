@@ -7,7 +7,8 @@ Every contestant runs alone in a fresh process and finds 5 neighbours of every r
 the first time, with what it imports and compiles, *warm* the second. By default all run on one
 thread. Compare times at equal recall, which is measured on sampled rows: NNDescent's rises with its
 number of neighbours. Leaves are divided again until some of their own rows show the recall that is
-asked for, as in a job. Rows that fit one leaf, 32 768 at most, are searched exactly.
+asked for, as in a job. Rows that fit one leaf, 32 768 at most, are searched exactly. *leaves 6,
+NNDescent 1* lets one iteration of NNDescent refine the lists of 6 leaves a row, instead of ours.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from heat import LIBRARIES, SAMPLED, K, recall, run_descent, true_distances
 
 ASKED = (0.95, 0.98, 0.99)
 OVERLAP = 3
+
+LISTS = 15
+"""Neighbours in the lists of leaves that NNDescent goes on from."""
 
 
 def run_leaves(
@@ -44,10 +48,43 @@ def run_leaves(
     return {"lists": found.indices[inputs["sample"]].tolist(), "versions": versions(LIBRARIES)}
 
 
+def run_both(inputs: Inputs, overlap: int, iterations: int) -> Values:
+    """Search all rows in leaves, and let NNDescent go on from these lists."""
+    from pynndescent import NNDescent
+
+    from latentscale.neighbours.leaf_search import search_leaves
+    from latentscale.neighbours.leaves import divide_into_leaves
+    from latentscale.neighbours.search import order_of_leaves
+    from latentscale.tiles.distances import as_points
+
+    points = as_points(inputs["rows"], "euclidean").keyed()
+    leaves = divide_into_leaves(points, overlap=overlap, generator=np.random.default_rng(0))
+    order = order_of_leaves(leaves)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    found = search_leaves(points.take(order), [np.sort(place[leaf]) for leaf in leaves], LISTS)
+    descent = NNDescent(
+        inputs["rows"][order],
+        metric="euclidean",
+        n_neighbors=LISTS + 1,
+        init_graph=np.column_stack([np.arange(len(order)), found.indices]).astype(np.int32),
+        tree_init=False,
+        n_iters=iterations,
+        random_state=0,
+        n_jobs=-1,
+    )
+    lists = order[descent.neighbor_graph[0][place[inputs["sample"]], 1 : K + 1]]
+    return {"lists": lists.tolist(), "versions": versions(LIBRARIES)}
+
+
 CONTESTANTS = {
     **{f"leaves, {asked} asked": partial(run_leaves, asked=asked) for asked in ASKED},
     f"leaves, overlap {OVERLAP}": partial(run_leaves, asked=None),
     "one leaf": partial(run_leaves, asked=None, overlap=1, exact=True),
+    **{
+        f"leaves 6, NNDescent {iterations}": partial(run_both, overlap=6, iterations=iterations)
+        for iterations in (1, 2)
+    },
     **{f"NNDescent {k}": partial(run_descent, neighbours=k) for k in (15, 20, 24, 30)},
 }
 

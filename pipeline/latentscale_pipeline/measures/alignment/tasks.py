@@ -41,7 +41,8 @@ def _nearest(inputs: Inputs, role: Role) -> Int64Array:
     some = slice(inputs.index * p["queries"], (inputs.index + 1) * p["queries"])
     if len(vectors) <= p["k"] or not len(places[some]):
         return np.empty((0, 0), np.int64)
-    # Equal distances are ordered by the numbers of the pairs, in both models alike.
+    # Equal distances are ordered by the numbers of the pairs, in both models alike. Those of
+    # cosines are hardly ever equal in their last digits, except between equal rows.
     points = as_points(vectors, p["metric"]).keyed(hash_numbers(places, 0))
     return nearest(
         points.take(some),
