@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import latentscale
 from latentscale_pipeline.api import computation, findings
@@ -361,6 +362,12 @@ EYE = np.eye(4)
             {"times": (0.1, 10.0)},
             "^times must be the first and last time, and their number$",
         ),
+        ("vendi_score", [[[1, 2], [3]]], {}, "^rows: rows 0 and 1 have 2 and 1 numbers; give a"),
+        ("vendi_score", [scipy.sparse.csr_array(EYE)], {}, r"; give a dense array, by rows.toar"),
+        ("vendi_score", [EYE], {"orders": [[1, 2]]}, r"^orders must be numbers, not \[\[1, 2\]\]$"),
+        ("vendi_score", [EYE], {"orders": "abc"}, r"^orders must be numbers, not \['abc'\]$"),
+        ("magnitude_function", [EYE], {"scales": None}, "^scales must be numbers, not None$"),
+        ("vendi_score", [EYE], {"weights": iter([1, 2])}, "^weights: they aren't numbers; give"),
     ],
 )
 def test_bad_input_is_one_line_in_the_words_of_the_caller(

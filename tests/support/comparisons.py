@@ -60,6 +60,7 @@ def results(
             else {"n": reference[0], "fingerprint": reference[1]},
         },
         "scores": list(rows),
+        "arrays": {},
         "measures": measures or {},
     }
 

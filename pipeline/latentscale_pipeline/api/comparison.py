@@ -130,6 +130,8 @@ class JobComparison(Tabular):
             If a gate has a mistake, selects no score, or limits one that can't be compared.
         """
         job = self.comparison.job
+        if isinstance(gates, str | Mapping) or not isinstance(gates, Sequence):
+            raise ValueError("gates must be a list of mappings, such as [{'score': 'imd', …}]")
         try:
             known = gates_of(gates, "gates")
             earlier = None

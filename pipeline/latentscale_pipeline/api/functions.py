@@ -86,7 +86,10 @@ def vendi_score(
     if bandwidth is not None and np.ndim(bandwidth):
         raise ValueError("bandwidth must be a number or 'median'; call once for each of several")
     own = {"name": kernel} if bandwidth is None else {"name": kernel, "bandwidth": bandwidth}
-    listed = [_order(order) for order in np.atleast_1d(orders)]
+    listed = [
+        "inf" if order == float("inf") else order
+        for order in _numbers([orders] if np.ndim(orders) == 0 else orders, "orders")
+    ]
     section = {"kernels": [own], "orders": listed, "method": method}
     found = compute("vendi", section, rows, weights=weights, budget=budget, seed=seed)
     entries = found.section.corpus
@@ -154,7 +157,7 @@ def magnitude_function(
     elif isinstance(scales, float):
         raise ValueError(f"scales must be a whole number of scales, or a list such as [{scales}]")
     else:
-        listed = [float(scale) for scale in scales]
+        listed = _numbers(scales, "scales")
     section = {
         "metric": metric,
         "scales": listed,
@@ -516,8 +519,12 @@ def _heat_section(times: tuple[float, float, int], **settings: Any) -> dict[str,
     return {**settings, "times": {"start": start, "stop": stop, "count": count}}
 
 
-def _order(order: float) -> float | str:
-    return "inf" if order == float("inf") else float(order)
+def _numbers(given: Any, name: str) -> list[float]:
+    """Return numbers of a sequence as floats."""
+    try:
+        return [float(number) for number in given]
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers, not {given!r}") from None
 
 
 def _estimate(found: Any) -> Estimate:

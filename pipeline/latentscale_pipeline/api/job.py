@@ -226,6 +226,8 @@ class JobResults:
         for name, text in (("only", only), ("where", where), ("sort", sort)):
             if text is not None and not isinstance(text, str):
                 raise ValueError(f"{name} must be a text, not {text!r}")
+        if isinstance(columns, str):
+            raise ValueError(f"columns must be a list of names, such as [{columns!r}]")
         if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
             raise ValueError(f"limit must be a whole number of at least 0, not {limit!r}")
         if table is not None and not isinstance(table, str | Path):
@@ -579,7 +581,14 @@ def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
         shown = [beginning_of(text) if kind == "texts" else text for text in held]
         # A first line of JSON that is very long isn't known as one.
         brief = max(map(len, shown), default=0) <= LONGEST_LINE
-        return np.array(shown, STRINGS if brief else str)
+        try:
+            return np.array(shown, STRINGS if brief else str)
+        except UnicodeEncodeError as error:
+            row = shown.index(str(error.object))
+            raise BadInput(
+                f"{name}: row {row} has half of a character, {error.object!r}; leave it out, as "
+                "text.encode(errors='ignore').decode() does"
+            ) from None
     if kind == "labels" and texts.ndim == 1 and texts.dtype.kind == "f":
         texts = np.array(format_whole_numbers(texts, 0, name))
     if texts.ndim != 1 or texts.dtype.kind not in "UTiu":

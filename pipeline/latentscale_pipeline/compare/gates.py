@@ -172,8 +172,8 @@ def read_gates(text: str, where: str) -> tuple[Gate, ...]:
     Raises
     ------
     BadInput
-        If the file has a mistake. One line names the first one: the gate, what is wrong, and the
-        nearest known name.
+        If the file has mistakes. A line for each names the gate, what is wrong, and the nearest
+        known name.
     """
     document = parse_yaml(text, where)
     document = document if isinstance(document, dict) else {}
@@ -190,12 +190,21 @@ def read_gates(text: str, where: str) -> tuple[Gate, ...]:
 
 def gates_of(gates: Sequence[Any], where: str) -> tuple[Gate, ...]:
     """Check gates that have been parsed already, as :func:`read_gates` does."""
+    known, mistakes = [], []
     for position, gate in enumerate(gates):
-        if not isinstance(gate, dict):
-            raise BadInput(f"{where}: gates.{position}: a gate is a mapping such as score: recall")
-    return tuple(
-        validate(Gate, gate, where, f"gates.{position}") for position, gate in enumerate(gates)
-    )
+        try:
+            if not isinstance(gate, dict):
+                raise BadInput(f"gates.{position}: a gate is a mapping such as score: recall")
+            known.append(validate(Gate, gate, "", f"gates.{position}"))
+        except BadInput as error:
+            first, *more = str(error).splitlines()
+            mistakes += [line.strip() for line in more] or [first.removeprefix(": ")]
+    if len(mistakes) == 1:
+        raise BadInput(f"{where}: {mistakes[0]}")
+    if mistakes:
+        lines = "".join(f"\n  {mistake}" for mistake in mistakes)
+        raise BadInput(f"{where}: {len(mistakes)} mistakes:{lines}")
+    return tuple(known)
 
 
 def check_names(

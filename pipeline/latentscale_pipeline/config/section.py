@@ -109,6 +109,16 @@ class _UniqueKeys(yaml.SafeLoader):
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Return the next node; an alias inside of what it names is refused."""
+        is_alias = self.check_event(yaml.AliasEvent)
+        node = super().compose_node(parent, index)
+        if is_alias and node is not None and node.end_mark is None:
+            raise yaml.composer.ComposerError(
+                problem="an alias stands inside of what it names", problem_mark=node.start_mark
+            )
+        return node
+
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         """Return a whole number; one that YAML reads otherwise than people do is refused."""
         number: int = super().construct_yaml_int(node)
@@ -130,6 +140,8 @@ def parse_yaml(text: str, where: str) -> Any:
         return _UniqueKeys(text).get_single_data()
     except (yaml.YAMLError, ValueError) as error:  # an impossible date is a ValueError
         raise BadInput(f"{where}: not valid YAML: {_yaml_problem(error)}") from None
+    except RecursionError:
+        raise BadInput(f"{where}: not valid YAML: it is nested too deeply") from None
 
 
 def validate(

@@ -80,7 +80,10 @@ def hold_rows(
     """
     if _vector_column(rows) is None:
         _refuse_other_columns(rows, name)
-    given = np.asarray(rows)
+    try:
+        given = np.asarray(rows)
+    except ValueError:
+        raise BadInput(f"{name}: {_unequal_rows(rows)}; give a rectangular array") from None
     if isinstance(rows, np.ma.MaskedArray) and np.ma.is_masked(rows):
         row = int(np.argwhere(np.ma.getmaskarray(rows))[0][0])
         raise BadInput(f"{name}: row {row} has masked values; fill them in, or leave such rows out")
@@ -166,6 +169,15 @@ def _column_names(rows: Any) -> Sequence[Any]:
     return names
 
 
+def _unequal_rows(rows: Any) -> str:
+    """Return which rows differ in length."""
+    lengths = [np.size(row) for row in rows]
+    other = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
+    if other is None:
+        return "the lists in it differ in length"
+    return f"rows 0 and {other} have {lengths[0]:,} and {lengths[other]:,} numbers"
+
+
 def _how_to_convert(rows: Any, shape: tuple[int, ...]) -> str:
     """Return how objects become an array of numbers; a column of vectors is named."""
     name = _vector_column(rows)
@@ -173,6 +185,8 @@ def _how_to_convert(rows: Any, shape: tuple[int, ...]) -> str:
         return f"; the vectors of a column become one by np.stack(table[{name!r}].to_numpy())"
     if name is None and len(shape) == 2:
         return "; make them numbers by rows.astype('float32')"
+    if name is None and hasattr(rows, "toarray"):
+        return "; give a dense array, by rows.toarray()"
     if name is None and not shape:
         return "; give an array, as np.array(list(rows)) is"
     if name is not None:
@@ -214,7 +228,10 @@ def _check_weights(given: npt.ArrayLike, n: int) -> Float64Array:
         raise BadInput("weights: some are masked; fill them in, or leave such rows out")
     if np.iscomplexobj(given):
         raise BadInput("weights: they are complex; give real numbers")
-    weights = np.asarray(given, np.float64)
+    try:
+        weights = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise BadInput("weights: they aren't numbers; give one for each row, as a list") from None
     if weights.shape != (n,):
         raise BadInput(
             f"weights: shape {weights.shape} for {n} rows; give one weight per row, shape ({n},)"

@@ -272,9 +272,10 @@ def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStat
     record = _last_record(store, lock)
     state, reason = _state(store, keys, lock, liveness, record)
     running = state == "running"
-    stages = _stages(read_plan(store), keys, record, running, costs)
+    plan = read_plan(store)
+    stages = _stages(plan, keys, record, running, costs)
     return JobStatus(
-        job=store.url.rpartition("/")[2],
+        job=str(plan.get("job") or store.url.rpartition("/")[2]),
         folder=store.url,
         state=state,
         reason=reason,

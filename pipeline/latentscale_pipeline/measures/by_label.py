@@ -154,6 +154,8 @@ def _plan_label(
             advance=None if stage.advance is None else OfLabel(stage.advance, label),
             parameters={**stage.parameters, "label": label, "label_of": whole.labels},
             memory_bytes=stage.memory_bytes + _view_bytes(whole),
+            # The numbers of every label's rows stay for the next stage of one.
+            lasting_bytes=stage.lasting_bytes + 8 * whole.n,
         )
 
 

@@ -15,13 +15,19 @@ from latentscale_pipeline.config.section import validate
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.results_models import results_models
-from latentscale_pipeline.results.model import Corpus, Results, Score
+from latentscale_pipeline.results.model import RESULTS_SCHEMA, Corpus, Results, Score
 from latentscale_pipeline.results.part import Part, Role
 from latentscale_pipeline.storage.canonical import plain, slug
 from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.views.formatting import shorten
 
 LATEST = "@latest"
 """What follows a name to mean the job of this name that finished last."""
+
+WRITTEN_ALWAYS = ("schema", "job", "corpora", "scores", "measures", "arrays")
+"""Keys that every version has written in the results of a job."""
+
+DAMAGED = "the file is damaged, run the job again"
 
 
 @dataclass(frozen=True)
@@ -261,7 +267,20 @@ def read_results(document: Mapping[str, Any], where: str) -> Results:
     BadInput
         If it doesn't fit the schema ``latentscale.results/1``.
     """
-    results = validate(Results, document, where, "")
+    schema = document.get("schema")
+    if schema is not None and schema != RESULTS_SCHEMA:
+        raise BadInput(
+            f"{where}: its schema is {shorten(str(schema))}, and this version reads "
+            f"{RESULTS_SCHEMA}; use the version of latentscale that wrote it"
+        )
+    if missing := [key for key in WRITTEN_ALWAYS if key not in document]:
+        raise BadInput(f"{where}: {missing[0]} is missing; {DAMAGED}")
+    try:
+        results = validate(Results, document, where, "")
+    except BadInput as error:
+        found = str(error).splitlines()
+        mistake = found[0] if len(found) == 1 else f"{where}: {found[1].strip()}"
+        raise BadInput(f"{mistake.partition(';')[0]}; {DAMAGED}") from None
     models = results_models()
     measures = {name: _known(models.get(name), part) for name, part in results.measures.items()}
     return results.model_copy(update={"measures": measures})
@@ -283,7 +302,5 @@ def _read_object(store: ObjectStore, key: str) -> dict[str, Any] | None:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise BadInput(
-            f"{store.locate(key)}: not a JSON object; the file is damaged, run the job again"
-        )
+        raise BadInput(f"{store.locate(key)}: not a JSON object; {DAMAGED}")
     return document

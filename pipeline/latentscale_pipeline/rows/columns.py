@@ -25,6 +25,7 @@ from latentscale_pipeline.measures.base import Role, RowColumn
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.views.formatting import counted
 
 TEXTS: Mapping[str, str] = {"id": "ids", "label": "labels", "text": "texts"}
 """Columns of text, and the arrays of a corpus that hold them."""
@@ -218,14 +219,25 @@ def known_columns(job: FinishedJob, role: Role) -> dict[str, RowColumn]:
 def rows_of_corpus(job: FinishedJob, corpus: Corpus, *, table: str | None = None) -> JobRows:
     """Return the rows of a corpus that a job has measured, by its fingerprint.
 
+    It may be the one that :func:`open_measured` returns, without rows that were appended since.
+
     Raises
     ------
     BadInput
-        If the job hasn't measured it.
+        If the job hasn't measured it, or not all of its rows.
     """
+    whole = replace(corpus, excluded=(), appended_rows=0)
     for role, described in job.corpora.items():
-        if described.fingerprint == corpus.fingerprint and described.n == corpus.n:
+        excluded = described.excluded_shards or ()
+        known = find_earlier(whole, described.n, described.fingerprint, excluded)
+        if known is None:
+            continue
+        if known.excluded == corpus.excluded:
             return open_rows(job, role, corpus, table=table)
+        raise BadInput(
+            f"{job.url}: the job has measured {known.n:,} of the {counted(corpus.n, 'row')} of "
+            f"{corpus.url}; give the job instead of it for these, or run it again for all"
+        )
     raise BadInput(f"{job.url}: the job hasn't measured {corpus.url}; name one that has")
 
 

@@ -12,6 +12,13 @@ Row = Mapping[str, str | Text]
 """Cells by column name; a missing column is an empty cell."""
 
 
+GAP = 2
+"""Characters between two columns."""
+
+FOLDED_WIDTH = 16
+"""Characters to which a column that wraps may shrink."""
+
+
 def print_lines(console: Console, lines: Iterable[str]) -> None:
     """Print lines without wrapping, however narrow the terminal is."""
     for line in lines:
@@ -26,9 +33,14 @@ def print_table(
     right: Collection[str] = (),
     folded: Collection[str] = (),
 ) -> None:
-    """Print a table on a terminal, or lines of plain text elsewhere."""
-    if console.is_terminal:
-        console.print(rich_table(columns, rows, right=right, folded=folded))
+    """Print a table on a terminal, or lines of plain text elsewhere and if it would be cut."""
+    least = {
+        name: min(width, FOLDED_WIDTH) if name in folded else width
+        for name in columns
+        for width in [column_width(name, rows)]
+    }
+    if console.is_terminal and sum(least.values()) + GAP * len(least) <= console.width:
+        console.print(rich_table(columns, rows, right=right, folded=folded, least=least))
     else:
         print_lines(console, format_table(columns, rows))
 
@@ -61,7 +73,7 @@ def rich_table(
     right: Collection[str] = (),
     folded: Collection[str] = (),
     least: Mapping[str, int | None] | None = None,
-    gap: int = 2,
+    gap: int = GAP,
     title: str | None = None,
 ) -> Table:
     """Return a rich table without rules.

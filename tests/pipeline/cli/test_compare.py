@@ -167,7 +167,7 @@ def test_jobs_in_an_object_store(
         (["{job}/results.json", "{job}"], "{job}/results.json: no results.json here; name the fo"),
         (["{job}", "{place}/begun"], "{place}/begun: this job isn't finished; run it again"),
         (["{job}", "{place}/torn"], "{place}/torn/results.json: not a JSON object; the file is d"),
-        (["{job}", "{place}/odd"], "{place}/odd/results.json: scores is missing"),
+        (["{job}", "{place}/odd"], "{place}/odd/results.json: schema is missing"),
         (["{job}", "ftpp://x/y"], "ftpp://x/y: can't open this kind of URL"),
         (["{job}", "{job}", "--gates", "{place}/no.yaml"], "{place}/no.yaml: No such file or dir"),
         (["{job}", "{job}", "--gates", "{place}"], "{place}: Is a directory; name a YAML file wit"),

@@ -207,3 +207,34 @@ def test_rows_of_a_job_without_some_shards_are_those_that_it_counts(
     part = open_corpus(str(tmp_path / "part.zarr"))
     assert part.texts("ids") == ["id1300"]
     np.testing.assert_array_equal(part.read_all(), rows[1300:1301])
+
+
+def test_rows_of_a_job_after_others_were_appended(
+    latentscale: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(5).normal(size=(120, 32)).astype("f4")
+    rows[60:70] = rows[:10]
+    np.save("a.npy", rows)
+    np.save("b.npy", rows[:30] + 3.0)
+    assert latentscale("ingest", "a.npy", "c.zarr").code == 0
+    options = ("--measures", "duplicates", "-o", "cluster={kind: serial}", "--quiet")
+    assert latentscale("run", "c.zarr", "--name", "mon", *options).code == 0
+    assert latentscale("ingest", "b.npy", "c.zarr", "--append").code == 0
+    [job] = Path("jobs").glob("mon-*")
+    ended = latentscale("subset", job, "s.zarr", "--without", "near-duplicates", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["n"] == 110
+    chosen = ("--where", "near_duplicate_of is null and row < 65")
+    ended = latentscale("export", job, "s.npy", *chosen)
+    assert ended.code == 0, ended.err
+    assert np.array_equal(np.load("s.npy"), rows[:60])
+    refused = latentscale("subset", "c.zarr", "t.zarr", "--rows", job, *chosen)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        f"latentscale: {job.absolute()}: the job has measured 120 of the 150 rows of "
+        f"{tmp_path}/c.zarr; give the job instead of it for these, or run it again for all\n"
+    )
+    Path("link").symlink_to(job)
+    for place in (job, "link"):
+        assert json.loads(latentscale("status", place, "--json").out)["job"] == job.name

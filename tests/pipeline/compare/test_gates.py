@@ -419,6 +419,16 @@ def test_mistakes_in_the_file_are_named(text: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_all_mistakes_are_named_at_once() -> None:
+    text = "gates: [{measure: a, kernl: b, max: c}, vendi, {measure: a, min: 1}, {measure: a}]"
+    with pytest.raises(BadInput) as caught:
+        read_gates(text, "gates.yaml")
+    first, *mistakes = str(caught.value).splitlines()
+    assert first == "gates.yaml: 4 mistakes:"
+    known = ("gates.0.kernl is unknown", "gates.0.max must be", "gates.1: a gate", "gates.3: it")
+    assert all(line.startswith(f"  {begin}") for line, begin in zip(mistakes, known, strict=True))
+
+
 def test_a_gate_is_written_as_the_file_writes_it() -> None:
     [gate] = gates({"measure": "vendi", "order": 1, "max_drop": 0.1, "significant": True})
     assert str(gate) == "measure=vendi order=1 max_drop=0.1 significant=true"

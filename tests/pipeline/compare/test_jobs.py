@@ -552,7 +552,7 @@ def test_a_real_document_is_compared_score_by_score() -> None:
 @pytest.mark.parametrize("part", ["measures", "arrays", "timings"])
 def test_only_scores_and_identity_are_read(part: str) -> None:
     document = example_results()
-    del document[part]
+    document[part] = type(document[part])()
     found = compare(finished_job(document, None, "a"), finished_job(example_results(), None, "b"))
     assert {compared.verdict for compared in found.scores} == {Verdict.WITHIN_BOUNDS}
 
@@ -565,10 +565,15 @@ def test_only_scores_and_identity_are_read(part: str) -> None:
         (lambda d: d["scores"][0].update(lower=9.0), "scores.0: lower is above upper"),
         (lambda d: d["scores"][0].update(of="both"), "scores.0.of must be 'corpus', 'reference'"),
         (lambda d: d["scores"][0].pop("measure"), "scores.0.measure is missing"),
-        (lambda d: d.pop("scores"), "scores is missing"),
+        (lambda d: d.pop("scores"), "scores is missing; the file is damaged, run the job again"),
+        (lambda d: d.pop("arrays"), "arrays is missing; the file is damaged, run the job again"),
+        (
+            lambda d: [each.pop("score") for each in d["scores"]],
+            "scores.0.score is missing; the file is damaged, run the job again",
+        ),
         (
             lambda d: d.update(schema="latentscale.results/2"),
-            "schema must be 'latentscale.results/1'",
+            "its schema is latentscale.results/2, and this version reads latentscale.results/1",
         ),
     ],
 )

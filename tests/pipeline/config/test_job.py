@@ -187,6 +187,9 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
         ("name: a\ncorpus: c\noutput: ''\n", "output: String should have at least 1 character"),
         ("- a\n", "a job must be a mapping with keys"),
         ("name: [\n", "not valid YAML: line 2"),
+        ("a: 1\nb: &b [*b]", "not valid YAML: line 2: an alias stands inside of what it names"),
+        ("name: &b {c: [*b]}", "not valid YAML: line 1: an alias stands inside of what it"),
+        pytest.param("a: " + "[" * 3000, "not valid YAML: it is nested too deeply", id="deep"),
     ],
 )
 def test_mistakes_are_named(text: str, message: str) -> None:

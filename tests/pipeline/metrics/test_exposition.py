@@ -85,6 +85,8 @@ def test_a_job_says_which_it_is_and_when() -> None:
         },
         "corpora": {},
         "scores": [],
+        "measures": {},
+        "arrays": {},
     }
     text = format_metrics([finished_job(document, None, "jobs/a")]).decode()
     info = 'latentscale_job_info{job_id="nightly-1a2b3c4d",job_name="nightly",version="1.2"} 1.0'

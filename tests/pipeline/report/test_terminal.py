@@ -120,7 +120,8 @@ TOY = {
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_new_measure_appears_by_itself(terminal: bool) -> None:
     results = example_results()
-    needed = {key: results[key] for key in ("job", "corpora")}
+    needed = {key: results[key] for key in ("schema", "job", "corpora")}
+    needed |= {"measures": {}, "arrays": {}}
     text = summary(needed | {"scores": [TOY]}, terminal=terminal)
     assert cells(line_with(text, "toy", "spread")) == [
         *("toy", "spread (scale 0.5, label cats)", "corpus", "12.25", "[12.12, 12.38]"),

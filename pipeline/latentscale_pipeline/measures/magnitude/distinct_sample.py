@@ -46,6 +46,9 @@ REPLICATES = 2
 DRAWS = 2
 """The convergence scale and the function have subsets of their own."""
 
+HASHING_BYTES = 32
+"""Bytes for each coordinate of a row whose hash is computed."""
+
 HASHED_ROWS = 4096
 """Rows that are turned into float64 at once."""
 
@@ -96,6 +99,8 @@ def sample_stages(
             * corpus.d,
         ),
     )
+    # A block of rows in double precision, and what its hashes are computed from.
+    hashing = HASHING_BYTES * min(HASHED_ROWS, corpus.shard_rows) * corpus.d
     if merged > 0:
         distinct = distinct_stage(role, metric, corpus, merged)
         # The numbers of all rows, twice.
@@ -112,6 +117,7 @@ def sample_stages(
             partitions=reading_tasks(corpus),
             needs=(counted.name,),
             parameters={**stage.parameters, "counted": counted.name},
+            memory_bytes=stage.memory_bytes + hashing,
         ),
     ]
 

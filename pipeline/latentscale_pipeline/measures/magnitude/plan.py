@@ -210,7 +210,7 @@ def _pair_stage(
         )
     elif corpus.n <= KEPT_ROWS:
         step = step_bytes(corpus.n, scales, scales, corpus.d) + 32 * corpus.n * scales
-        step += KEPT_BYTES + corpus.points_bytes + corpus.float_bytes
+        step += min(KEPT_BYTES, 2 * corpus.n**2) + corpus.points_bytes + corpus.float_bytes
         passes = iterations_cost(corpus, scales, iterations)
         cost = CostEstimate(
             bytes_read=corpus.stored_bytes + 16 * corpus.n,
