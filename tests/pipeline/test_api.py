@@ -367,6 +367,9 @@ EYE = np.eye(4)
         ("vendi_score", [EYE], {"orders": [[1, 2]]}, r"^orders must be numbers, not \[\[1, 2\]\]$"),
         ("vendi_score", [EYE], {"orders": "abc"}, r"^orders must be numbers, not \['abc'\]$"),
         ("magnitude_function", [EYE], {"scales": None}, "^scales must be numbers, not None$"),
+        ("vendi_score", [[[1, [2, 3]], [1, 2]]], {}, "^rows: the lists in it differ in length; "),
+        ("vendi_score", [EYE], {"orders": [[1], [1, 2]]}, "^orders must be numbers, not"),
+        ("vendi_score", [EYE], {"weights": [[1], [1, 2]]}, "^weights: they aren't numbers; give"),
         ("vendi_score", [EYE], {"weights": iter([1, 2])}, "^weights: they aren't numbers; give"),
     ],
 )

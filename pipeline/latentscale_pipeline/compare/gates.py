@@ -197,8 +197,8 @@ def gates_of(gates: Sequence[Any], where: str) -> tuple[Gate, ...]:
                 raise BadInput(f"gates.{position}: a gate is a mapping such as score: recall")
             known.append(validate(Gate, gate, "", f"gates.{position}"))
         except BadInput as error:
-            first, *more = str(error).splitlines()
-            mistakes += [line.strip() for line in more] or [first.removeprefix(": ")]
+            first, _, more = str(error).removeprefix(": ").partition(" mistakes:\n")
+            mistakes += [line.strip() for line in more.split("\n  ")] if more else [first]
     if len(mistakes) == 1:
         raise BadInput(f"{where}: {mistakes[0]}")
     if mistakes:

@@ -171,7 +171,7 @@ def _column_names(rows: Any) -> Sequence[Any]:
 
 def _unequal_rows(rows: Any) -> str:
     """Return which rows differ in length."""
-    lengths = [np.size(row) for row in rows]
+    lengths = [len(row) if hasattr(row, "__len__") else 1 for row in rows]
     other = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
     if other is None:
         return "the lists in it differ in length"
@@ -224,12 +224,13 @@ def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) ->
 
 
 def _check_weights(given: npt.ArrayLike, n: int) -> Float64Array:
-    if np.ma.is_masked(given):
+    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
         raise BadInput("weights: some are masked; fill them in, or leave such rows out")
-    if np.iscomplexobj(given):
-        raise BadInput("weights: they are complex; give real numbers")
     try:
-        weights = np.asarray(given, np.float64)
+        plain = np.asarray(given)
+        if np.iscomplexobj(plain):
+            raise BadInput("weights: they are complex; give real numbers")
+        weights = plain.astype(np.float64)
     except (TypeError, ValueError):
         raise BadInput("weights: they aren't numbers; give one for each row, as a list") from None
     if weights.shape != (n,):

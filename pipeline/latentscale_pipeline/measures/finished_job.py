@@ -267,6 +267,8 @@ def read_results(document: Mapping[str, Any], where: str) -> Results:
     BadInput
         If it doesn't fit the schema ``latentscale.results/1``.
     """
+    if not isinstance(document, Mapping):
+        raise BadInput(f"{where}: not a JSON object; {DAMAGED}")
     schema = document.get("schema")
     if schema is not None and schema != RESULTS_SCHEMA:
         raise BadInput(
@@ -280,7 +282,8 @@ def read_results(document: Mapping[str, Any], where: str) -> Results:
     except BadInput as error:
         found = str(error).splitlines()
         mistake = found[0] if len(found) == 1 else f"{where}: {found[1].strip()}"
-        raise BadInput(f"{mistake.partition(';')[0]}; {DAMAGED}") from None
+        said = mistake.removeprefix(where).partition(";")[0]
+        raise BadInput(f"{where}{said}; {DAMAGED}") from None
     models = results_models()
     measures = {name: _known(models.get(name), part) for name, part in results.measures.items()}
     return results.model_copy(update={"measures": measures})

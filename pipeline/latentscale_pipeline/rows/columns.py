@@ -227,15 +227,21 @@ def rows_of_corpus(job: FinishedJob, corpus: Corpus, *, table: str | None = None
         If the job hasn't measured it, or not all of its rows.
     """
     whole = replace(corpus, excluded=(), appended_rows=0)
+    stored = {shard.key for shard in corpus.manifest.vectors.shards}
+    others = []
     for role, described in job.corpora.items():
-        excluded = described.excluded_shards or ()
-        known = find_earlier(whole, described.n, described.fingerprint, excluded)
-        if known is None:
-            continue
-        if known.excluded == corpus.excluded:
+        if described.fingerprint == corpus.fingerprint and described.n == corpus.n:
             return open_rows(job, role, corpus, table=table)
+        excluded = set(described.excluded_shards or ())
+        if not excluded < stored:
+            continue
+        known = find_earlier(whole, described.n, described.fingerprint, excluded)
+        if known is not None and known.excluded == corpus.excluded:
+            return open_rows(job, role, corpus, table=table)
+        others += [] if known is None else [known.n]
+    if others:
         raise BadInput(
-            f"{job.url}: the job has measured {known.n:,} of the {counted(corpus.n, 'row')} of "
+            f"{job.url}: the job has measured {others[0]:,} of the {counted(corpus.n, 'row')} of "
             f"{corpus.url}; give the job instead of it for these, or run it again for all"
         )
     raise BadInput(f"{job.url}: the job hasn't measured {corpus.url}; name one that has")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -61,9 +62,13 @@ def format_table(
     """
     wide = widths or {name: column_width(name, rows) for name in columns}
     return [
-        "  ".join(str(row.get(name, "")).ljust(wide[name]) for name in columns).rstrip()
+        "  ".join(_padded(str(row.get(name, "")), wide[name]) for name in columns).rstrip()
         for row in ({name: name for name in columns}, *rows)
     ]
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))
 
 
 def rich_table(
@@ -119,4 +124,6 @@ def rich_table(
 
 def column_width(name: str, rows: Iterable[Row]) -> int:
     """Return the width of a column's widest line, including its heading, in characters."""
-    return max(len(line) for row in ({}, *rows) for line in str(row.get(name, name)).split("\n"))
+    return max(
+        cell_len(line) for row in ({}, *rows) for line in str(row.get(name, name)).split("\n")
+    )

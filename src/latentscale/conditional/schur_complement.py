@@ -49,6 +49,12 @@ NEGLIGIBLE = 1e-10
 ROUNDING = 1e-9
 """Error of both scores from the rounding of rows and residuals."""
 
+MOMENT_ROUNDING = 32 * 2.0**-52
+"""Rounding of a second moment and of its eigenvalues, as a share of its trace."""
+
+FEW = 100
+"""Rows up to which rounding is counted as if they were as many."""
+
 ABOVE_NOISE = 10.0
 """How far an eigenvalue of the prompts is above that of rounding, if they vary in its direction."""
 
@@ -81,17 +87,20 @@ def schur_scores(outputs: NDArray[Any], prompts: NDArray[Any], n: int) -> dict[s
     """
     m, d = len(outputs), outputs.shape[1]
     mean = np.sum([unit.sum(axis=0) for unit in _unit_blocks(outputs, prompts)], axis=0) / m
-    about_mean = np.zeros((len(mean), len(mean)))
+    about_mean, rest = np.zeros((len(mean), len(mean))), np.zeros(len(mean))
     for unit in _unit_blocks(outputs, prompts):
         unit -= mean
+        rest += unit.sum(axis=0) / m  # the rounding of the mean
         about_mean += unit.T @ unit
-    about_mean /= m
+    about_mean = about_mean / m - np.outer(rest, rest)
+    mean += rest
     moment = about_mean + np.outer(mean, mean)
     noise = _noise_of_storage(prompts.dtype, moment[d:, d:])
-    fit = _Fit.of(moment, d, m, noise)
+    own = max(m, FEW) * float(np.finfo(np.float64).eps) ** 2 * float(np.trace(moment[d:, d:]))
+    fit = _Fit.of(moment, d, own, noise)
     if m < PAIRS_PER_DIMENSION * fit.rank:
         return None
-    centred = _Fit.of(about_mean, d, m, noise)
+    centred = _Fit.of(about_mean, d, own, noise)
     values, vectors = np.linalg.eigh(0.5 * (fit.left + fit.left.T))
     held = values > NEGLIGIBLE
     values = np.where(held, values, 0.0)
@@ -134,10 +143,14 @@ class _Fit:
     rank: int
 
     @classmethod
-    def of(cls, moment: Float64Array, d: int, m: int, noise: float) -> _Fit:
-        """Fit by the joint second moment of m rows; ``noise`` is that of the stored prompts."""
+    def of(cls, moment: Float64Array, d: int, own: float, noise: float) -> _Fit:
+        """Fit by a joint second moment.
+
+        ``own`` is what the rounding of unit vectors and their mean adds to the moment of prompts,
+        ``noise`` what that of the stored rows does.
+        """
         values, vectors = np.linalg.eigh(moment[d:, d:])
-        unit = math.sqrt(m) * float(np.finfo(np.float64).eps) * float(np.trace(moment[d:, d:]))
+        unit = max(own, MOMENT_ROUNDING * float(np.trace(moment[d:, d:])))
         held = values > ABOVE_NOISE * max(noise, unit)
         along = moment[:d, d:] @ vectors[:, held]
         predicted = np.square(along).sum(axis=0) / values[held]

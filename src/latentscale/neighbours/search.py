@@ -11,8 +11,8 @@ Data flow, for rows that fit in memory:
    lists longer than asked for.
 5. Where a recall is wanted, the true neighbours of a few random rows are found first. Steps 3 and 4
    end as soon as enough of them are in the lists. Until they are, rows are divided into other
-   leaves, and these steps add to the lists. Step 4 waits for more leaves where it couldn't be the
-   last one.
+   leaves, and these steps add to the lists. Step 4 waits for more leaves, if more can be, where it
+   couldn't be the last one.
 6. Neighbours of collapsed rows are expanded to all of them.
 
 A pair is missed when its rows share no leaf, and neither has a neighbour that knows the other. So
@@ -205,7 +205,7 @@ def _search_divisions(
     ``check`` tells which share of the neighbours lists miss; infinite where nobody asks.
     """
     width, tried, allowed = graph.indices.shape[1], None, 1.0 - recall
-    for leaves in divisions:
+    for number, leaves in enumerate(divisions, 1):
         found = search_leaves(points, leaves, width)
         for block in row_blocks(len(points), MERGED_ROWS):
             graph.put(block, merge(graph.take(block), found.take(block), width))
@@ -213,7 +213,7 @@ def _search_divisions(
         missed = check(graph)
         if missed <= allowed:
             return
-        if REFINED * allowed < missed <= FEW_MISSED:
+        if number < MAX_DIVISIONS and REFINED * allowed < missed <= FEW_MISSED:
             continue
         for _ in range(rounds):
             tried = refine(points, graph, leaves, 1, tried=tried)

@@ -149,6 +149,34 @@ def test_the_rank_of_half_precision_is_not_that_of_its_rounding() -> None:
     assert schur_scores(outputs[:100], prompts[:100].astype("f2"), 100) is not None
 
 
+@pytest.mark.parametrize("m", [12, 200, 3000])
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8", "i2"])
+def test_prompts_in_one_direction_explain_nothing(m: int, kind: str) -> None:
+    generator = np.random.default_rng([8, m])
+    lengths = generator.integers(1, 10, size=(m, 1))
+    direction = generator.normal(size=300) if kind == "f8" else generator.integers(1, 9, size=300)
+    outputs = generator.normal(size=(m, 6)) + lengths
+    for prompts in (lengths * direction, np.tile(direction, (m, 1))):
+        found = schur_scores(outputs, prompts.astype(kind), m)
+        assert found is not None
+        assert found[EXPLAINED].estimate.value == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("centre", [1e3, 1e5, 1e6])
+def test_brackets_hold_far_from_the_origin(centre: float) -> None:
+    generator = np.random.default_rng(9)
+    y = generator.normal(size=(1000, 5)) + centre
+    x = np.tanh(y - centre) @ generator.normal(size=(5, 7)) + generator.normal(size=(1000, 7))
+    u, v = unit(x), unit(y)
+    cu, cv = u - u.mean(axis=0), v - v.mean(axis=0)
+    beyond = cu - cv @ np.linalg.lstsq(cv, cu, rcond=1e-9)[0]
+    share = 1.0 - 999 / (999 - 5) * np.square(beyond).sum() / np.square(cu).sum()
+    found = schur_scores(x, y, 1000)
+    assert found is not None
+    estimate = found[EXPLAINED].estimate
+    assert estimate.lower <= share <= estimate.upper < estimate.lower + 1e-3
+
+
 @pytest.mark.parametrize(("m", "extra"), [(200, 0), (1000, 0), (130, 54)])
 def test_sampling_errors_cover(m: int, extra: int) -> None:
     found = []

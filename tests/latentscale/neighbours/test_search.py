@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from latentscale.neighbours.certificate import recall_certificate
-from latentscale.neighbours.exact import Neighbours, exact_neighbours
+from latentscale.neighbours.exact import Neighbours, exact_neighbours, nearest
 from latentscale.neighbours.ivf import assign
 from latentscale.neighbours.leaf_search import search_leaves
 from latentscale.neighbours.leaves import divide_into_leaves, nearest_leaders
@@ -363,3 +363,15 @@ def test_paths_that_were_tried_are_not_tried_again():
     before = in_two.indices.copy()
     refine(points, in_two, leaves, 1, tried=everything)
     np.testing.assert_array_equal(before, in_two.indices)
+
+
+def test_lists_are_refined_after_the_last_division():
+    rows = np.random.default_rng(0).normal(size=(6000, 24))
+    points = as_points(rows, "euclidean").keyed()
+    checked = np.arange(0, 6000, 12)
+    found = search_rows(
+        points, 10, overlap=2, generator=np.random.default_rng(5), recall=0.995, leaf_rows=200
+    )
+    everyone = np.arange(6000)
+    true = nearest(points.take(checked), points, 10, query_ids=checked, candidate_ids=everyone)
+    assert recall_certificate(found.distances[checked], true.distances).value > 0.98

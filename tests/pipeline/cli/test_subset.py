@@ -238,3 +238,29 @@ def test_rows_of_a_job_after_others_were_appended(
     Path("link").symlink_to(job)
     for place in (job, "link"):
         assert json.loads(latentscale("status", place, "--json").out)["job"] == job.name
+
+
+def test_rows_of_a_job_whose_corpora_lack_shards(
+    latentscale: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.random.default_rng(6).normal(size=(4000, 64)).astype("f4"))
+    np.save("b.npy", np.random.default_rng(7).normal(size=(300, 64)).astype("f4"))
+    for name, size in (("a", "256KiB"), ("b", "1MiB")):
+        ended = latentscale("ingest", f"{name}.npy", f"{name}.zarr", "--shard-size", size)
+        assert ended.code == 0, ended.err
+    first, second = (shard.key for shard in open_corpus("a.zarr").manifest.vectors.shards[:2])
+    options = ("--measures", "duplicates", "-o", "cluster={kind: serial}", "--quiet")
+    for reference, excluded in (("b.zarr", "[]"), ("a.zarr", f"[{second}]")):
+        without = f"exclude_shards={{corpus: [{first}], reference: {excluded}}}"
+        given = ("a.zarr", "--reference", reference, "--output", f"jobs-{reference}", "-o", without)
+        ended = latentscale("run", *given, *options)
+        assert ended.code == 0, ended.err
+        [job] = Path(f"jobs-{reference}").glob("a-*")
+        for of in ("corpus", "reference"):
+            chosen = ("--of", of, "--where", "row < 10", "--overwrite", "--json")
+            ended = latentscale("subset", job, "some.zarr", *chosen)
+            assert ended.code == 0, ended.err
+            assert json.loads(ended.out)["n"] == 10
+    refused = latentscale("subset", "a.zarr", "t.zarr", "--rows", job, "--where", "row < 10")
+    assert "of the 4,000 rows of" in refused.err

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from latentscale_pipeline.views.terminal import print_table
+from latentscale_pipeline.views.terminal import format_table, print_table
 
 COLUMNS = ("stage", "state", "work", "reason")
 ROWS = [
@@ -22,3 +22,14 @@ def test_nothing_is_cut(width: int) -> None:
     for row in ROWS:
         assert f"{row['stage']} {row['state']} {row['work']}" in printed
         assert all(word in printed for word in row["reason"].split())
+
+
+def test_wide_characters_take_two_columns() -> None:
+    rows = [{"id": "日本語日本語", "say": "things that wrap"}, {"id": "a", "say": "x"}]
+    assert format_table(("id", "say"), rows)[1:] == [
+        "日本語日本語  things that wrap",
+        "a             x",
+    ]
+    console = Console(file=io.StringIO(), force_terminal=True, width=24, color_system=None)
+    print_table(console, ("id", "say"), rows, folded=("say",))
+    assert "things that wrap" in " ".join(console.file.getvalue().split())
