@@ -57,8 +57,9 @@ def history() -> None:
 @click.option("--tag", help="A word by which the (last) job can be picked as a baseline.")
 @click.option("--failed", is_flag=True, help="Their gates failed: they set no limits or baseline.")
 def add(registry: str, jobs: tuple[str, ...], tag: str | None, failed: bool) -> None:
-    """Register finished jobs; jobs that are registered already are left unchanged.
+    """Register finished jobs, or the new places of folders that were moved.
 
+    Jobs that are registered already are left unchanged otherwise.
     A workflow registers its jobs itself, with the outcome of their gates.
 
     \b
@@ -74,7 +75,9 @@ def add(registry: str, jobs: tuple[str, ...], tag: str | None, failed: bool) -> 
     for url in jobs:
         entry = make_entry(read_job(url), passed=False if failed else None)
         added = known.add(entry)
-        click.echo(f"{entry.job}: {'added' if added else 'was there already'}")
+        moved = not added and known.move(entry.job, entry.url)
+        said = "was there already" + f"; its folder is now {printable(entry.url)}" * moved
+        click.echo(f"{entry.job}: {'added' if added else said}")
         kept += [] if added else [entry.job]
         if tag is not None and url == jobs[-1]:
             known.tag(tag, entry.job)

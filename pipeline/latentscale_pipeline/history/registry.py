@@ -4,7 +4,8 @@ Objects in a registry are never changed. Each entry is a separate file that is c
 absent, so of two writers of one evaluation the first wins. A tag is a series of files,
 ``tags/<tag>/000001.json`` and so on, of which the highest number is current. Moving a tag creates
 the next file; only one of several contenders can do so. Accepting or rejecting a job, and taking
-that back, works in the same way, with ``accepted/<job>/000001.json`` or ``rejected/…`` and so on.
+that back, works in the same way, with ``accepted/<job>/000001.json`` or ``rejected/…`` and so on;
+so does the folder of a job that was moved, with ``places/<job>/000001.json``.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ class Registry:
         known = any(key.startswith(evaluated) for key in self.store.keys("entries"))
         if self.store.exists(entry.key) or (entry.evaluation is None and known):
             return False
-        return self.store.create(entry.key, dump_entry(entry))
+        added = self.store.create(entry.key, dump_entry(entry))
+        if added and self._reasons("places").get(entry.job, entry.url) != entry.url:
+            self._move("places", entry.job, entry.url)
+        return added
 
     def entries(self, name: str | None = None) -> list[Entry]:
         """Return the registered jobs, the oldest first.
@@ -105,9 +109,15 @@ class Registry:
         with ThreadPoolExecutor(READERS) as pool:
             read = list(pool.map(self._read, keys))
         accepted, rejected = self._reasons("accepted"), self._reasons("rejected")
+        places = self._reasons("places")
         evaluated = {entry.job for entry in read if entry.evaluation is not None}
         found = [
-            replace(entry, accepted=accepted.get(entry.job), rejected=rejected.get(entry.job))
+            replace(
+                entry,
+                accepted=accepted.get(entry.job),
+                rejected=rejected.get(entry.job),
+                url=places.get(entry.job, entry.url),
+            )
             for entry in read
             if entry.evaluation is not None or entry.job not in evaluated
         ]
@@ -136,6 +146,19 @@ class Registry:
             or (entry.finished == job.finished and (own is None or place < own))
         ]
         return [job_of_series(entry) for entry in limiting(sorted(before, key=in_use), name)]
+
+    def move(self, job: str, url: str) -> bool:
+        """Tell where a job's folder is; False if that is known already.
+
+        Raises
+        ------
+        BadInput
+            If there is no such job.
+        """
+        if self._registered(job).url == url:
+            return False
+        self._move("places", job, url)
+        return True
 
     def tag(self, tag: str, job: str) -> None:
         """Move a tag to a job.
@@ -194,7 +217,7 @@ class Registry:
         return entries[job]
 
     def _reasons(self, word: str) -> dict[str, str]:
-        """Return why jobs were accepted or rejected, by their ids."""
+        """Return why jobs were accepted or rejected, or where they are now, by their ids."""
         return {job: str(why) for job, why in self._current(word) if why is not None}
 
     def tags(self) -> dict[str, str]:

@@ -80,6 +80,20 @@ def test_a_job_of_a_workflow_is_there_once(registry: Registry) -> None:
     assert found == [("1", False), ("2", True)]
 
 
+def test_a_job_that_was_moved_is_found_at_its_new_place(registry: Registry) -> None:
+    assert registry.add(night(1))
+    registry.tag("release", "nightly-00000001")
+    assert not registry.move("nightly-00000001", "jobs/nightly-00000001")
+    for place in ("/elsewhere/a", "s3://bucket/a"):
+        assert registry.move("nightly-00000001", place)
+        found = pick_baseline(registry, "release")
+        assert found is not None
+        assert found.url == place
+    evaluated = night(1, workflow="w", evaluation="e" * 16, passed=True)
+    assert registry.add(evaluated), "by a workflow, at the first place again"
+    assert [entry.url for entry in registry.entries()] == ["jobs/nightly-00000001"]
+
+
 def test_other_tools_query_it_without_us(registry: Registry, tmp_path: Path) -> None:
     for number in (1, 2, 3):
         registry.add(night(number, 10.0 * number))
