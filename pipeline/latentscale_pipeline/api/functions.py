@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -88,7 +88,7 @@ def vendi_score(
     own = {"name": kernel} if bandwidth is None else {"name": kernel, "bandwidth": bandwidth}
     listed = [
         "inf" if order == float("inf") else order
-        for order in _numbers(orders if _is_list(orders) else [orders], "orders")
+        for order in _numbers([orders] if np.isscalar(orders) else orders, "orders")
     ]
     section = {"kernels": [own], "orders": listed, "method": method}
     found = compute("vendi", section, rows, weights=weights, budget=budget, seed=seed)
@@ -517,14 +517,6 @@ def _heat_section(times: tuple[float, float, int], **settings: Any) -> dict[str,
         raise ValueError("times must be the first and last time, and their number")
     start, stop, count = times
     return {**settings, "times": {"start": start, "stop": stop, "count": count}}
-
-
-def _is_list(given: Any) -> bool:
-    return isinstance(given, Iterable) and not isinstance(given, str) and _rank(given) > 0
-
-
-def _rank(given: Any) -> int:
-    return int(getattr(given, "ndim", 1))
 
 
 def _numbers(given: Any, name: str) -> list[float]:

@@ -31,7 +31,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from latentscale_pipeline.config.section import Section, nearest, parse_yaml, validate
+from latentscale_pipeline.config.section import (
+    InvalidDocument,
+    Section,
+    nearest,
+    parse_yaml,
+    validate,
+)
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.results.kernel_names import is_kernel
@@ -190,20 +196,19 @@ def read_gates(text: str, where: str) -> tuple[Gate, ...]:
 
 def gates_of(gates: Sequence[Any], where: str) -> tuple[Gate, ...]:
     """Check gates that have been parsed already, as :func:`read_gates` does."""
-    known, mistakes = [], []
+    known: list[Gate] = []
+    mistakes: list[str] = []
     for position, gate in enumerate(gates):
+        place = f"gates.{position}"
+        if not isinstance(gate, dict):
+            mistakes.append(f"{place}: a gate is a mapping such as score: recall")
+            continue
         try:
-            if not isinstance(gate, dict):
-                raise BadInput(f"gates.{position}: a gate is a mapping such as score: recall")
-            known.append(validate(Gate, gate, "", f"gates.{position}"))
-        except BadInput as error:
-            first, _, more = str(error).removeprefix(": ").partition(" mistakes:\n")
-            mistakes += [line.strip() for line in more.split("\n  ")] if more else [first]
-    if len(mistakes) == 1:
-        raise BadInput(f"{where}: {mistakes[0]}")
+            known.append(validate(Gate, gate, where, place))
+        except InvalidDocument as error:
+            mistakes += error.mistakes
     if mistakes:
-        lines = "".join(f"\n  {mistake}" for mistake in mistakes)
-        raise BadInput(f"{where}: {len(mistakes)} mistakes:{lines}")
+        raise InvalidDocument(where, mistakes)
     return tuple(known)
 
 

@@ -144,6 +144,16 @@ def parse_yaml(text: str, where: str) -> Any:
         raise BadInput(f"{where}: not valid YAML: it is nested too deeply") from None
 
 
+class InvalidDocument(BadInput):
+    """A document with mistakes, each of which is one line of the message."""
+
+    def __init__(self, where: str, mistakes: Sequence[str]) -> None:
+        lines = "".join(f"\n  {mistake}" for mistake in mistakes)
+        several = f"{where}: {len(mistakes)} mistakes:{lines}"
+        super().__init__(f"{where}: {mistakes[0]}" if len(mistakes) == 1 else several)
+        self.mistakes = tuple(mistakes)
+
+
 def validate(
     model: type[Model], document: Any, where: str, prefix: str, overrides: Sequence[str] = ()
 ) -> Model:
@@ -165,7 +175,7 @@ def validate(
 
     Raises
     ------
-    BadInput
+    InvalidDocument
         On mistakes, unknown keys first; for an unknown key the message suggests the nearest known
         one.
     """
@@ -176,10 +186,7 @@ def validate(
         keys = [override.partition("=")[0].strip() for override in overrides]
         places = {where if not _is_set_by(keys, path) else "-o" for path, _ in mistakes}
         place = places.pop() if len(places) == 1 else where
-        if len(mistakes) == 1:
-            raise BadInput(f"{place}: {mistakes[0][1]}") from None
-        lines = "".join(f"\n  {mistake}" for _, mistake in mistakes)
-        raise BadInput(f"{place}: {len(mistakes)} mistakes:{lines}") from None
+        raise InvalidDocument(place, [mistake for _, mistake in mistakes]) from None
 
 
 def _is_set_by(keys: Sequence[str], path: str) -> bool:

@@ -88,7 +88,7 @@ class Registry:
         if self.store.exists(entry.key) or (entry.evaluation is None and known):
             return False
         added = self.store.create(entry.key, dump_entry(entry))
-        if added and self._reasons("places").get(entry.job, entry.url) != entry.url:
+        if added and self._texts("places").get(entry.job, entry.url) != entry.url:
             self._move("places", entry.job, entry.url)
         return added
 
@@ -108,8 +108,8 @@ class Registry:
         keys = [key for key in self.store.keys("entries") if key.endswith(".parquet")]
         with ThreadPoolExecutor(READERS) as pool:
             read = list(pool.map(self._read, keys))
-        accepted, rejected = self._reasons("accepted"), self._reasons("rejected")
-        places = self._reasons("places")
+        accepted, rejected = self._texts("accepted"), self._texts("rejected")
+        places = self._texts("places")
         evaluated = {entry.job for entry in read if entry.evaluation is not None}
         found = [
             replace(
@@ -204,7 +204,7 @@ class Registry:
     def _judge(self, job: str, word: str, reason: str | None, opposite: str) -> Entry:
         entry = self._registered(job)
         self._move(word, job, reason)
-        if reason is not None and job in self._reasons(opposite):
+        if reason is not None and job in self._texts(opposite):
             self._move(opposite, job, None)
         return entry
 
@@ -216,8 +216,8 @@ class Registry:
             raise BadInput(f"{self.store.url}: no job {printable(job)} here{remedy}")
         return entries[job]
 
-    def _reasons(self, word: str) -> dict[str, str]:
-        """Return why jobs were accepted or rejected, or where they are now, by their ids."""
+    def _texts(self, word: str) -> dict[str, str]:
+        """Return texts about jobs by their ids: why they were accepted, or where they are now."""
         return {job: str(why) for job, why in self._current(word) if why is not None}
 
     def tags(self) -> dict[str, str]:

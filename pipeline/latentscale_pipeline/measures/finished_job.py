@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from latentscale_pipeline.config.section import validate
+from latentscale_pipeline.config.section import InvalidDocument, validate
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.results_models import results_models
@@ -279,11 +279,9 @@ def read_results(document: Mapping[str, Any], where: str) -> Results:
         raise BadInput(f"{where}: {missing[0]} is missing; {DAMAGED}")
     try:
         results = validate(Results, document, where, "")
-    except BadInput as error:
-        found = str(error).splitlines()
-        mistake = found[0] if len(found) == 1 else f"{where}: {found[1].strip()}"
-        said = mistake.removeprefix(where).partition(";")[0]
-        raise BadInput(f"{where}{said}; {DAMAGED}") from None
+    except InvalidDocument as error:
+        mistake = error.mistakes[0].partition(";")[0]  # the rest is advice for who wrote a file
+        raise BadInput(f"{where}: {mistake}; {DAMAGED}") from None
     models = results_models()
     measures = {name: _known(models.get(name), part) for name, part in results.measures.items()}
     return results.model_copy(update={"measures": measures})

@@ -53,7 +53,7 @@ MOMENT_ROUNDING = 32 * 2.0**-52
 """Rounding of a second moment and of its eigenvalues, as a share of its trace."""
 
 FEW = 100
-"""Rows up to which rounding is counted as if they were as many."""
+"""The rounding of fewer rows is counted as that of so many."""
 
 ABOVE_NOISE = 10.0
 """How far an eigenvalue of the prompts is above that of rounding, if they vary in its direction."""
@@ -116,7 +116,8 @@ def schur_scores(outputs: NDArray[Any], prompts: NDArray[Any], n: int) -> dict[s
         left[block] = np.square(centred.residuals(unit)).sum(axis=1)
         spread[block] = np.square(unit[:, :d]).sum(axis=1)
     scendi, limits = math.exp(float(values @ along)), (1.0, math.inf)
-    # A change of the residuals' second moment counts as often as the smallest eigenvalue.
+    # Where an error of the residuals' second moment lies isn't known. In an eigenvalue that is
+    # nearly negligible it would change the entropy most.
     unsure = fit.rounding * (1.0 - math.log(NEGLIGIBLE))
     rounding = ROUNDING * d + (unknown + unsure) * scendi
     found = {SCENDI: _scored(scendi, scendi * diverse, fit.rank, n, rounding, limits)}
@@ -150,12 +151,12 @@ class _Fit:
         ``noise`` what that of the stored rows does.
         """
         values, vectors = np.linalg.eigh(moment[d:, d:])
-        unit = max(own, MOMENT_ROUNDING * float(np.trace(moment[d:, d:])))
-        held = values > ABOVE_NOISE * max(noise, unit)
+        error = max(own, MOMENT_ROUNDING * float(np.trace(moment[d:, d:])))
+        held = values > ABOVE_NOISE * max(noise, error)
         along = moment[:d, d:] @ vectors[:, held]
         predicted = np.square(along).sum(axis=0) / values[held]
         slopes = (along / values[held]) @ vectors[:, held].T
-        rounding = float((predicted * unit / values[held]).sum())
+        rounding = float((predicted * error / values[held]).sum())
         return cls(slopes, moment[:d, :d] - slopes @ moment[d:, :d], rounding, int(held.sum()))
 
     def residuals(self, rows: Float64Array) -> Float64Array:
