@@ -39,6 +39,10 @@ class StoreFull(StoreFailed):
     """A store is full."""
 
 
+class SourceChanged(Incomplete):
+    """What is read was changed meanwhile; nothing that was read before is kept."""
+
+
 class TargetMissed(LatentscaleError):
     """A requested accuracy wasn't reached (exit code 2): the settings have to change."""
 

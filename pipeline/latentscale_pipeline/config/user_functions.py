@@ -82,14 +82,39 @@ def _import_module(name: str, file: Path) -> ModuleType:
         checksum, seen = xxhash.xxh3_128_hexdigest(source), getattr(known, _CHECKSUM, None)
         if known is not None and seen == checksum:
             return known
-        module = importlib.import_module(name)
-        # Others may have imported it, so only a file that is newer than the process can differ.
-        old = known is not None and (seen or file.stat().st_mtime > Process().create_time())
-        if old and file.suffix == ".py":
-            # Not by reloading: within a second, Python takes a file of the same size for the same.
-            exec(compile(source, file, "exec"), vars(module))  # noqa: S102 -- allowed by the user
+        if file.suffix != ".py":
+            module = importlib.import_module(name)
+        elif known is None:
+            module = _run_first(name, file, source)
+        else:
+            module = known
+            # Others imported it, so only a file that is newer than the process can differ.
+            if seen or file.stat().st_mtime > Process().create_time():
+                _run(module, file, source)
         setattr(module, _CHECKSUM, checksum)
         return module
+
+
+def _run_first(name: str, file: Path, source: bytes) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None:
+        raise ImportError(f"{file} can't be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        _run(module, file, source)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    package, _, own = name.rpartition(".")
+    if package:
+        setattr(sys.modules[package], own, module)
+    return module
+
+
+def _run(module: ModuleType, file: Path, source: bytes) -> None:
+    # Not by importing: of a file of the same size and second, Python takes what it compiled before.
+    exec(compile(source, file, "exec"), vars(module))  # noqa: S102 -- allowed by the user
 
 
 def source_checksum(path: str) -> str:

@@ -8,6 +8,7 @@ that the result exists; the reader checks it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from typing import Any
 from latentscale_pipeline.engine.keys import part_keys
 from latentscale_pipeline.engine.task import part_key
 from latentscale_pipeline.engine.work import EarlierPlan
-from latentscale_pipeline.errors import LatentscaleError
+from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.stored_plan import planned_code, planned_stages, read_plan
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -46,7 +47,9 @@ def enter_in_index(plan: Plan) -> None:
 
     def enter(entry: tuple[str, str]) -> None:
         key, place = entry
-        output.write(f"{INDEX}/{key}/{plan.id}", place.encode(), durable=False)
+        # Others need not find what is here, and the folder may be that of another user.
+        with contextlib.suppress(BadInput):
+            output.write(f"{INDEX}/{key}/{plan.id}", place.encode(), durable=False)
 
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(enter, entries.items()))

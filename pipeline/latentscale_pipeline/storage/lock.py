@@ -6,11 +6,11 @@ one of several contenders can. A holder that ends cleanly creates ``….released
 rewrites its heartbeat object.
 
 If the holder's process ran here and is gone, another run takes over at once. If it ran elsewhere,
-its heartbeat must be over a minute old, or have stayed the same for a minute of waiting. *Here*
-means the same boot of the same machine and the same namespace of process ids. A host name isn't
-enough: containers on one machine may have the same name and the same process ids. Workers that
-outlive their run do no harm: an artifact that they publish is correct if it was missing, and
-refused otherwise.
+its heartbeat must be over a minute old, by its time and by the store's clock, or have stayed the
+same for a minute of waiting. *Here* means the same boot of the same machine and the same namespace
+of process ids. A host name isn't enough: containers on one machine may have the same name and the
+same process ids. Workers that outlive their run do no harm: an artifact that they publish is
+correct if it was missing, and refused otherwise.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def _acquire(
             holder is None
             or lock.released
             or take_over
-            or not check_liveness(store, holder).alive
+            or not (check_liveness(store, holder).alive or _beats(store, holder, me))
             or silence.is_long(store, holder)
         ):
             mine = lock.generation + 1
@@ -287,6 +287,18 @@ def _acquire(
                 waiting_for = holder
             time.sleep(waiting_seconds)
         time.sleep(grace_seconds / 4)
+
+
+def _beats(store: ObjectStore, holder: Holder, me: Holder) -> bool:
+    """Return whether a holder elsewhere has a young heartbeat by the clock of the store.
+
+    The store writes down when it got theirs and ours, so neither machine's clock matters.
+    """
+    if holder.is_here():
+        return False
+    _beat_once(store, me)
+    theirs, ours = (store.written_at(f"heartbeats/{h.attempt}.json") for h in (holder, me))
+    return theirs is not None and ours is not None and ours - theirs < STALE_SECONDS
 
 
 class _Silence:

@@ -338,6 +338,15 @@ class ObjectStore:
         # Some libraries return False for any error of the request.
         return self._size(key) is not None
 
+    def written_at(self, key: str) -> float | None:
+        """Return when an object was written, by the store's clock; None if that isn't known."""
+        with contextlib.suppress(NotImplementedError, LatentscaleError, FileNotFoundError):
+            if self.is_local:
+                return Path(self._path(key)).stat().st_mtime
+            found = self._attempt(lambda: self._fs.modified(self._path(key)), key)
+            return float(found.timestamp())
+        return None
+
     def keys(self, prefix: str = "") -> list[str]:
         """List the keys of all objects below a prefix (a folder), sorted."""
         return sorted(self.sizes(prefix))

@@ -170,6 +170,34 @@ def test_a_module_that_did_not_change_is_run_once(
     assert load_function("numpy:inner") is np.inner
 
 
+def test_the_code_that_is_run_is_the_code_that_is_there(tmp_path: Path) -> None:
+    """Also if Python has compiled a file of the same size in the same second."""
+    package = tmp_path / "kernels"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "numbers.py").write_text("ONE = 1\n")
+    module = package / "own.py"
+    asked = (
+        "from latentscale_pipeline.config.user_functions import load_function; "
+        "print(load_function('kernels.own:f')(0, 0)); import kernels; kernels.own.f"
+    )
+    found = []
+    for value in (1, 2):
+        module.write_text(f"from .numbers import ONE\ndef f(a, b): return {value} * ONE\n")
+        os.utime(module, (1.7e9, 1.7e9))
+        # An import by someone else compiles it.
+        for code in ("import kernels.own", asked) if value == 1 else (asked,):
+            ended = subprocess.run(
+                [sys.executable, "-c", code],
+                env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+        found.append(ended.stdout.strip())
+    assert found == ["1", "2"]
+
+
 @pytest.mark.parametrize(
     ("kernel", "problem"),
     [

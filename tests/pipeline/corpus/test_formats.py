@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pickle
 import struct
+import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import h5py
@@ -22,7 +25,7 @@ from hypothesis import strategies as st
 from latentscale_pipeline.corpus.formats import FORMATS
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.ingest.sources import open_sources
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, Incomplete
 from tests.conftest import Ended
 
 Writer = Callable[[Path, np.ndarray], object]
@@ -476,3 +479,56 @@ def test_labels_are_written_alike_beside_gaps(tmp_path: Path) -> None:
     corpus = ingest([str(tmp_path / "t.parquet")], str(tmp_path / "c"), columns={"labels": "flag"})
     [labels] = corpus.read_blocks("labels", 0, 6)
     assert labels.tolist() == ["True", "False", "True", "True", "", "False"]
+
+
+def test_a_vector_in_either_order_is_read_as_it_is(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", np.eye(100, 3, dtype=np.float32))
+    header = {"descr": "<i8", "fortran_order": True, "shape": (100,)}
+    with (tmp_path / "l.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(np.arange(100).tobytes())
+    with zipfile.ZipFile(tmp_path / "l.npz", "w") as archive:
+        archive.write(tmp_path / "l.npy", "l.npy")
+    for name in ("l.npy", "l.npz"):
+        target = str(tmp_path / f"{name}.zarr")
+        corpus = ingest([str(tmp_path / "v.npy")], target, labels=str(tmp_path / name))
+        assert corpus.texts("labels") == [str(i) for i in range(100)]
+
+
+def test_whole_decimals_are_ids_and_labels_with_all_their_digits(tmp_path: Path) -> None:
+    large = [Decimal(12345678901234567890 + i) for i in range(4)]
+    columns = {
+        "vector": pa.array(np.eye(4, 3).tolist()),
+        "id": pa.array(large, pa.decimal128(38, 0)),
+        "label": pa.array([Decimal(2**53 + 1), None, Decimal(2), Decimal(3)], pa.decimal128(38, 0)),
+        "share": pa.array(map(Decimal, range(1, 5)), pa.decimal128(38, 0)),
+    }
+    pa.parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    source = [str(tmp_path / "a.parquet")]
+    corpus = ingest(source, str(tmp_path / "c.zarr"), columns={"weights": "share"})
+    assert corpus.texts("ids") == [str(value) for value in large]
+    assert corpus.texts("labels") == [str(2**53 + 1), "", "2", "3"]
+    assert np.concatenate(list(corpus.companion_blocks("weights"))).tolist() == [1, 2, 3, 4]
+
+
+def test_an_empty_list_is_no_vector_that_others_are_measured_by(tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table({"e": [[], [1.0, 2.0], [3.0, 4.0]]}), tmp_path / "a.parquet")
+    with pytest.raises(BadInput, match="row 0 has 0 dimensions, but the first vector has 2"):
+        ingest([str(tmp_path / "a.parquet")], str(tmp_path / "c.zarr"))
+
+
+def test_an_hdf5_file_that_is_being_written_is_not_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "v.h5"
+    writing = (
+        "import h5py, sys, numpy as np; f = h5py.File(sys.argv[1], 'w'); "
+        "f['v'] = np.eye(9, 3, dtype='f4'); f.flush(); print('written', flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", writing, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        with pytest.raises(Incomplete, match="a program that writes it has it open; run"):
+            ingest([str(path)], str(tmp_path / "c.zarr"))
+        writer.communicate(b"\n")
+    assert ingest([str(path)], str(tmp_path / "c.zarr")).n == 9

@@ -357,7 +357,7 @@ def test_a_missing_id_is_nobodys(tmp_path: Path) -> None:
 def test_ids_that_lost_digits_and_tables_without_rows_are_refused(
     tmp_path: Path, numbered: Corpus
 ) -> None:
-    large = pa.array([Decimal(2**53 + 1)], pa.decimal128(38, 0))
+    large = pa.array([Decimal(2**53 + 1)], pa.decimal128(38, 1))
     pyarrow.parquet.write_table(pa.table({"id": large, "v": [7]}), tmp_path / "t.parquet")
     with pytest.raises(BadInput, match=r"its id has numbers beyond 2\*\*53 .*; make text of them"):
         Table(numbered, str(tmp_path / "t.parquet")).column("v")

@@ -17,6 +17,7 @@ import pytest
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.run import frozen_config
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests import oracles
@@ -570,6 +571,24 @@ def test_strangers_below_the_output_are_left_alone(
     (tmp_path / "jobs" / "file-as-stages" / "stages").write_text("x")
     (tmp_path / "jobs" / "odd-plan" / "plan.json").write_text("[]")
     finished(latentscale("run", job(), "--json"))
+
+
+def test_the_index_of_another_user_ends_no_job(
+    latentscale: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write = ObjectStore.write
+
+    def refused(store: ObjectStore, key: str, data: bytes, **options: bool) -> None:
+        if key.startswith(".index/"):
+            raise BadInput(f"{store.locate(key)}: permission denied; choose another place")
+        write(store, key, data, **options)
+
+    monkeypatch.setattr(ObjectStore, "write", refused)
+    np.save(tmp_path / "v.npy", np.eye(40, 5, dtype=np.float32))
+    output = ("--output", tmp_path / "jobs", "--measures", "spectrum", "-o", "cluster.kind=serial")
+    ended = latentscale("run", tmp_path / "v.npy", *output)
+    assert ended.code == 0, ended.err
+    assert not (tmp_path / "jobs" / ".index").exists()
 
 
 def test_no_secret_is_stored() -> None:

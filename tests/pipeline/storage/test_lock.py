@@ -116,6 +116,25 @@ def test_waiting_ends_with_the_holder(
         assert waiting.result(timeout=10).pid == os.getpid()
 
 
+@pytest.fixture
+def true_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store has the same time as the machines: it got heartbeats when they say."""
+
+    def written_at(store: ObjectStore, key: str) -> float:
+        return float(json.loads(store.read(key))["time"])
+
+    monkeypatch.setattr(ObjectStore, "written_at", written_at)
+
+
+def test_a_slow_clock_elsewhere_frees_no_lock(store: ObjectStore) -> None:
+    elsewhere = replace(Holder.here(), host="elsewhere", pid_space="boot/pid:[1]")
+    write_holder(store, elsewhere, beaten=time.time() - 5 * lock.STALE_SECONDS)
+    with pytest.raises(BadInput, match="on elsewhere"), hold_lock(store):
+        pass
+    assert store.keys("heartbeats") == [f"heartbeats/{elsewhere.attempt}.json"]
+
+
+@pytest.mark.usefixtures("true_clocks")
 def test_another_host_counts_by_its_heartbeat(store: ObjectStore) -> None:
     elsewhere = replace(Holder.here(), host="elsewhere", pid_space="boot/pid:[1]")
     write_holder(store, elsewhere, beaten=time.time() - 50)
@@ -126,6 +145,7 @@ def test_another_host_counts_by_its_heartbeat(store: ObjectStore) -> None:
         pass
 
 
+@pytest.mark.usefixtures("true_clocks")
 def test_another_host_is_waited_for_until_its_heartbeat_is_old(store: ObjectStore) -> None:
     elsewhere = replace(Holder.here(), host="elsewhere", pid_space="boot/pid:[1]", pid=77)
     write_holder(store, elsewhere, beaten=time.time() - lock.STALE_SECONDS + 1.0)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from latentscale_pipeline.corpus.formats.container import (
@@ -111,7 +112,7 @@ class Table(Container):
         if _is_dated(array.type):
             array = array.cast(pa.string())
         if pa.types.is_decimal(array.type):
-            array = array.cast(pa.float64())
+            array = _from_decimals(array)
         if not field.empty_for_null:
             _refuse_gaps(array, where, first, NO_VALUE)
         elif array.null_count and field.dtype.kind != "f":
@@ -156,6 +157,16 @@ def _floats(array: Any) -> npt.NDArray[Any]:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def _from_decimals(array: Any) -> Any:
+    """Return whole numbers as they are, with more digits than an integer has as text."""
+    if array.type.scale:
+        return array.cast(pa.float64())
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return pa.array([None if v is None else str(v) for v in array.to_pylist()], pa.string())
 
 
 def _refuse_gaps(array: Any, where: str, first: int, fault: str, row_values: int = 1) -> None:
@@ -268,7 +279,7 @@ def _only(source: Any, names: Sequence[str]) -> Any:
 
 
 class _Lengths:
-    """The lengths of the first list in each column of a table that has lists of numbers."""
+    """The lengths of the first list with values in each column that has lists of numbers."""
 
     def __init__(self, schema: Any) -> None:
         self.known: dict[str, int] = {}
@@ -282,9 +293,9 @@ class _Lengths:
     def read(self, batch: Any) -> None:
         """Take those that are known from some rows; others have no list there."""
         for name in set(self.unknown).intersection(batch.schema.names):
-            present = batch.column(name).drop_null()
-            if len(present):
-                self.known[name] = len(present[0])
+            lengths = pc.list_value_length(batch.column(name).drop_null())
+            if first := next(filter(None, lengths.to_pylist()), None):
+                self.known[name] = first
                 self.unknown.remove(name)
 
 
@@ -312,7 +323,8 @@ def _fields(schema: Any, rows: int, lengths: Mapping[str, int]) -> tuple[Field, 
             if dtype.kind == "f" and not pa.types.is_dictionary(column.type):
                 floats[column.name] = dtype
         elif pa.types.is_decimal(column.type):
-            fields.append(Field(column.name, (rows,), np.dtype(np.float64)))
+            dtype = np.dtype(np.int64 if column.type.scale == 0 else np.float64)
+            fields.append(Field(column.name, (rows,), dtype))
         elif pa.types.is_boolean(column.type):
             fields.append(Field(column.name, (rows,), np.dtype(bool)))
         else:

@@ -54,10 +54,14 @@ class File:
     def of(fs: Any, about: dict[str, Any]) -> File:
         """Return the file for an entry of a listing."""
         path = str(about["name"]).rstrip("/")
-        changed = next((str(about[key]) for key in _CHANGES if key in about), None)
         if isinstance(fs, LocalFileSystem):
+            if about.get("islink"):  # a listing has the times of the link, not of its target
+                with contextlib.suppress(FileNotFoundError):  # told when it is opened
+                    about = fs.info(path)
             # An archive may give all its files one time of modification.
-            changed = f"{changed} {about.get('created')}"
+            changed: str | None = f"{about.get('mtime')} {about.get('created')}"
+        else:
+            changed = next((str(about[key]) for key in _CHANGES if key in about), None)
         return File(fs, path, about["type"] == "directory", int(about["size"] or 0), changed)
 
     @property

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
 from latentscale_pipeline.corpus.formats.file import File, block_ranges, decoding, fill
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, Incomplete
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,14 @@ def open_hdf5(file: File) -> Hdf5:
 @contextmanager
 def _opened(file: File) -> Iterator[Any]:
     if file.is_local:
-        with h5py.File(file.path, "r") as opened:
+        try:
+            opened = h5py.File(file.path, "r")
+        except BlockingIOError:  # HDF5's lock
+            raise Incomplete(
+                f"{file.name}: a program that writes it has it open; run this again once it has "
+                "closed the file"
+            ) from None
+        with opened:
             yield opened
         return
     with file.open() as remote, h5py.File(_Remote(remote), "r") as opened:

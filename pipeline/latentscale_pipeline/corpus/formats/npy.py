@@ -55,7 +55,8 @@ def read_header(file: BinaryIO, where: str) -> Place:
         raise BadInput(
             f"{where}: contains Python objects, which aren't unpickled; save a plain numeric array"
         )
-    return Place(shape, dtype, counted.count, fortran_order)
+    # A vector is stored the same way in both orders, and Julia writes it in this one.
+    return Place(shape, dtype, counted.count, fortran_order and len(shape) > 1)
 
 
 def open_npy(file: File) -> PlainArrays:

@@ -130,6 +130,7 @@ def append(
         _finalise(before, encoding, piece, documents)
     corpus = open_corpus(corpus_url)
     _collect_garbage(store, corpus)
+    store.collect_partial()
     store.remove_all(RECORDS)  # last: they tell a repeated append that the rows are there
     return corpus
 

@@ -20,7 +20,7 @@ from latentscale.array_types import Float64Array
 from latentscale_pipeline.corpus.formats import open_values
 from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
 from latentscale_pipeline.corpus.formats.file import File
-from latentscale_pipeline.corpus.ingest.sources import Sources, find_files
+from latentscale_pipeline.corpus.ingest.sources import Listing, Sources, find_files
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import retry_while_unreachable
 from latentscale_pipeline.storage.urls import strip_credentials
@@ -58,12 +58,15 @@ class Sidecar:
         Number of values.
     blocks : callable
         ``blocks()`` yields the values in order: arrays of str, or of float64 for weights.
+    listing : Listing or None
+        Its files; None for a column of the sources.
     """
 
     name: str
     path: str
     rows: int
     blocks: Callable[[], Iterator[npt.NDArray[Any]]]
+    listing: Listing | None = None
 
 
 @retry_while_unreachable
@@ -89,6 +92,7 @@ def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> S
     where = strip_credentials(url)
     with suggesting_column(name, url):
         files = find_files(url)
+    listing = Listing.of(url, files)
     if column is None:
         _refuse_columns(name, where, files)
     opened = [open_values(file, KINDS[name], column) for file in files]
@@ -99,7 +103,7 @@ def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> S
             f"{where}: {counted} {name} for {rows} rows of vectors; give exactly one per row, "
             "in the order of the sources"
         )
-    return sidecar
+    return replace(sidecar, listing=listing)
 
 
 def _refuse_columns(name: str, where: str, files: Sequence[File]) -> None:

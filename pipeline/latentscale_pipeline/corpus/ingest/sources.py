@@ -8,6 +8,7 @@ counted. Any range of rows can be read, in blocks of a few MiB (of a Zarr, in wh
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -30,7 +31,7 @@ from latentscale_pipeline.corpus.formats.container import (
 )
 from latentscale_pipeline.corpus.formats.file import File, file_errors
 from latentscale_pipeline.corpus.formats.zarr import is_zarr
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, SourceChanged
 from latentscale_pipeline.storage.objects import ObjectStore, retry_while_unreachable
 from latentscale_pipeline.storage.urls import open_url, strip_credentials
 
@@ -104,16 +105,60 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """The states of the files that some arguments stand for, to see whether they changed since.
+
+    Attributes
+    ----------
+    patterns, target
+        The arguments, as :func:`open_sources` takes them.
+    states : mapping of str to int
+        Hash of path, size and times of change (or etag), by the files' names.
+    """
+
+    patterns: tuple[str, ...]
+    target: str | None
+    states: Mapping[str, int]
+
+    @staticmethod
+    def of(pattern: str, files: Sequence[File]) -> Listing:
+        """Return the listing of the files that an argument stands for."""
+        return Listing((pattern,), None, {file.name: _state(file) for file in files})
+
+    @retry_while_unreachable
+    def refuse_changes(self) -> None:
+        """Raise if a file was replaced, changed or removed; new ones don't matter.
+
+        Raises
+        ------
+        SourceChanged
+            With the name of the file.
+        """
+        there: dict[str, int] = {}
+        for pattern in self.patterns:
+            with contextlib.suppress(BadInput):  # nothing is left of it
+                found = find_files(pattern, self.target)
+                there |= {file.name: _state(file) for file in found if file.name in self.states}
+        for name, state in self.states.items():
+            if there.get(name) != state:
+                raise SourceChanged(
+                    f"{name}: it was changed while it was read; run the same command again"
+                )
+
+
+@dataclass(frozen=True)
 class Sources:
     """All sources of a corpus in order; all have ``d`` dimensions.
 
     ``skipped`` names the files in folders whose format is unknown. ``key`` is a hash of the files'
-    states (see :func:`source_key`), of the chosen fields and of how these are decoded.
+    states (see :func:`source_key`), of the chosen fields and of how these are decoded. ``listing``
+    has the files; that of a corpus, whose rows never change, is None.
     """
 
     items: tuple[Source, ...]
     skipped: tuple[str, ...]
     key: str
+    listing: Listing | None = None
 
     @property
     def rows(self) -> int:
@@ -270,10 +315,13 @@ def open_sources(
     items: list[Source] = []
     skipped: list[str] = []
     whole = xxhash.xxh3_128()
+    states: dict[str, int] = {}
     for pattern in patterns:
         found = find_files(pattern, target)
         for file in found:
-            whole.update(_identity(file))
+            identity = _identity(file)
+            states[file.name] = xxhash.xxh3_64_intdigest(identity)
+            whole.update(identity)
             must = len(found) == 1 or file.suffix in SUFFIXES or file.is_folder
             container = open_container(file, must, kind)
             if container is None:
@@ -297,7 +345,8 @@ def open_sources(
         chosen = [source.field.name, source.field.columns, *([taken] if taken else [])]
         decoded = [type(source.container).__name__, source.dtype.str]
         whole.update(json.dumps([*chosen, *decoded]).encode())
-    return Sources(tuple(items), tuple(skipped), whole.hexdigest())
+    listing = Listing(tuple(patterns), target, states)
+    return Sources(tuple(items), tuple(skipped), whole.hexdigest(), listing)
 
 
 def _why_left_out(field: Field) -> str:
@@ -369,6 +418,10 @@ def source_key(patterns: Sequence[str], target: str | None = None) -> str:
         for file in find_files(pattern, target):
             whole.update(_identity(file))
     return whole.hexdigest()
+
+
+def _state(file: File) -> int:
+    return xxhash.xxh3_64_intdigest(_identity(file))
 
 
 def _identity(file: File) -> bytes:

@@ -58,7 +58,7 @@ from latentscale_pipeline.corpus.shards import (
     plan_rows,
     shard_key,
 )
-from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
+from latentscale_pipeline.errors import BadInput, Incomplete, SourceChanged, StoreFull
 from latentscale_pipeline.progress import Progress
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -156,10 +156,10 @@ def stored_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
 
 @contextlib.contextmanager
 def rollback_on_failure(take_back: Callable[[], None]) -> Iterator[None]:
-    """Call ``take_back``, which removes what was written, if the input is bad or the disk full."""
+    """Call ``take_back``, which removes what was written, if it can't be continued."""
     try:
         yield
-    except (BadInput, StoreFull) as error:
+    except (BadInput, StoreFull, SourceChanged) as error:
         with contextlib.suppress(BadInput, Incomplete, OSError):
             take_back()
         if isinstance(error, StoreFull):  # what was written is removed: there is nothing to resume
@@ -209,6 +209,8 @@ def encode_piece(
         If the sources, or their ids, labels or weights, are invalid.
     Incomplete
         If another process interferes, or a store can't be reached.
+    SourceChanged
+        If a source, or what belongs to its rows, was changed since it was opened.
     """
     sources = encoding.sources
     if encoding.on_invalid != "error":
@@ -230,6 +232,9 @@ def encode_piece(
             values = _with_hashes(values, id_hashes := [])
         key = f"{encoding.prefix}{sidecar.name}/{GROUP_KEY}"
         arrays[sidecar.name], documents[key] = _write_sidecar(encoding, sidecar, values)
+    for listing in (sources.listing, *(sidecar.listing for sidecar in sidecars)):
+        if listing is not None:
+            listing.refuse_changes()
     shards = tuple(shard for partition in encoded for shard in partition.shards)
     zeros = [partition.zero_rows for partition in encoded if partition.zero_rows[0]]
     return Piece(

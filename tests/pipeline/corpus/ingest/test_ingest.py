@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zarr
 from hypothesis import given, settings
@@ -21,7 +25,7 @@ from hypothesis import strategies as st
 from latentscale_pipeline.corpus import Corpus, open_corpus, verify
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus, ingest
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.errors import BadInput, Incomplete, SourceChanged
 from latentscale_pipeline.storage.objects import ObjectStore
 
 
@@ -688,3 +692,85 @@ def test_a_corpus_with_any_one_document_damaged_can_be_overwritten(tmp_path: Pat
         ingest([source], target, overwrite=True)
         Path(target, key).write_bytes(b"{")
         assert verify(ingest([source], target, overwrite=True)).problems == ()
+
+
+def numbered_rows(path: Path, numbers: list[int], other: int = 0) -> None:
+    """Write rows whose labels are their numbers."""
+    table = pa.table(
+        {
+            "vector": pa.array([[float(i), 1.0, 2.0] for i in numbers]),
+            "label": pa.array([f"{i + other}" for i in numbers]),
+        }
+    )
+    new = path.with_suffix(".new")
+    pq.write_table(table, new)
+    new.replace(path)
+
+
+@pytest.mark.parametrize("given", ["a file", "a folder", "labels"])
+def test_a_source_that_is_replaced_while_it_is_read_is_refused(tmp_path: Path, given: str) -> None:
+    """Labels are read after vectors: those of another version would be stored beside them."""
+    source, target = tmp_path / "in" / "a.parquet", tmp_path / "c.zarr"
+    source.parent.mkdir()
+    numbered_rows(source, list(range(40)))
+    labels = tmp_path / "labels.txt"
+    labels.write_text("".join(f"{i}\n" for i in range(40)))
+    changed = labels if given == "labels" else source
+
+    def replaced(done: int, total: int) -> None:
+        if done == total and given == "labels":
+            labels.write_text("".join(f"{39 - i}\n" for i in range(40)))
+        elif done == total:
+            numbered_rows(source, list(range(40))[::-1])
+
+    sources = [str(source.parent if given == "a folder" else source)]
+    options = {"labels": str(labels)} if given == "labels" else {}
+    message = f"{changed}: it was changed while it was read; run the same command again"
+    with pytest.raises(SourceChanged, match=re.escape(message)):
+        ingest(sources, str(target), progress=replaced, **options)
+    assert not [path for path in target.rglob("*") if path.is_file()]
+    # What comes beside it doesn't matter.
+    late = source.parent / "later.parquet"
+    corpus = ingest(
+        sources,
+        str(target),
+        progress=lambda done, total: numbered_rows(late, [1]),
+        **options,
+    )
+    first = np.concatenate(list(corpus.read_blocks("vectors", 0, 40)))[:, 0]
+    own = first if given != "labels" else first[::-1]
+    assert corpus.texts("labels") == [f"{value:.0f}" for value in own]
+    late.unlink()
+    before = (target / "manifest.json").read_bytes()
+    with pytest.raises(SourceChanged):
+        append(sources, str(target), progress=replaced, **options)
+    assert (target / "manifest.json").read_bytes() == before
+    assert append(sources, str(target), **options).n == 80
+
+
+def test_a_changed_target_of_a_link_is_another_source(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "links").mkdir()
+    saved(tmp_path / "real/a.npy", vectors(1000))
+    (tmp_path / "links/a.npy").symlink_to(tmp_path / "real/a.npy")
+    output = str(tmp_path / "jobs")
+    given = [str(tmp_path / name) for name in ("links", "links/*.npy", "links/a.npy")]
+    before = [ensure_corpus(source, output).url for source in given]
+    saved(tmp_path / "real/a.npy", vectors(1000) + 1)
+    after = [ensure_corpus(source, output) for source in given]
+    assert not set(before) & {corpus.url for corpus in after}
+    for corpus in after:
+        (rows,) = corpus.read_blocks("vectors", 0, 1000)
+        np.testing.assert_array_equal(rows, vectors(1000) + 1)
+
+
+def test_an_append_removes_temporary_files_of_killed_ones(tmp_path: Path) -> None:
+    source, target = saved(tmp_path / "v.npy", vectors(50)), tmp_path / "c.zarr"
+    ingest([source], str(target))
+    left = target / "appended" / "1-abcdef01" / "vectors" / "c" / f".0.{'a' * 32}.partial"
+    left.parent.mkdir(parents=True)
+    for name, age in ((left, 7200), (left.with_name(f".1.{'b' * 32}.partial"), 10)):
+        name.write_bytes(b"rows")
+        os.utime(name, (time.time() - age,) * 2)
+    append([source], str(target))
+    assert [path.name for path in target.rglob("*.partial")] == [f".1.{'b' * 32}.partial"]
