@@ -65,7 +65,9 @@ def extrapolated_convergence_scale(extrapolation: Extrapolation, target: float =
         _crossing(scales, np.array([getattr(e, side) for e in estimates]) / n, target)
         for side in ("value", "upper", "lower")
     )
-    return Estimate(value, min(early, value), max(late, value), "estimate", "subsample")
+    away = _interpolation_error(scales, np.array([e.value for e in estimates]) / n, value)
+    low, high = min(early, value) / away, max(late, value) * away
+    return Estimate(value, low, high, "estimate", "subsample")
 
 
 def _crossing(scales: Float64Array, shares: Float64Array, target: float) -> float:
@@ -84,6 +86,20 @@ def _crossing(scales: Float64Array, shares: Float64Array, target: float) -> floa
     along = (wanted - low) / (high - low)
     before = float(scales[after - 1])
     return before * math.pow(float(scales[after]) / before, along)
+
+
+def _interpolation_error(scales: Float64Array, shares: Float64Array, crossing: float) -> float:
+    """Return the factor by which a crossing may be off, by the bend of the log odds around it."""
+    after = min(max(int(np.searchsorted(scales, crossing)), 1), len(scales) - 1)
+    odds = np.log(1.0 / np.clip(shares, MIN_ODDS, 1.0 - MIN_ODDS) - 1.0)
+    slopes = np.diff(odds) / np.diff(np.log(scales))
+    bends = np.abs(np.diff(slopes))[max(after - 2, 0) : after]
+    width = math.log(scales[after] / scales[after - 1])
+    along = math.log(crossing / scales[after - 1]) / width
+    steepness = max(abs(float(slopes[after - 1])), MIN_ODDS)
+    # A chord is off by half of the second derivative, times the distances from its two ends.
+    away = 0.5 * along * (1.0 - along) * float(bends.max(initial=0.0)) / steepness
+    return math.exp(width * min(max(away, 0.0), 1.0))
 
 
 def convergence_grid(subset: Points, points: int, target: float = 0.95) -> Float64Array:

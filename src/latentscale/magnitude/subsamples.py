@@ -155,9 +155,6 @@ def subsampled_magnitude(
     return extrapolate(curve, n), curve
 
 
-# --- Extrapolation ---------------------------------------------------------------------------
-
-
 # --- Results ---------------------------------------------------------------------------------
 
 
@@ -241,11 +238,11 @@ def subsample_magnitudes(
         )
         for piece in range(pieces)
     ]
-    values, lower = (
+    values, lower, upper = (
         np.array([[getattr(e, side) for e in function.estimates] for function in functions])
-        for side in ("value", "lower")
+        for side in ("value", "lower", "upper")
     )
-    return SubsetScores(size, values, lower.max(axis=0))
+    return SubsetScores(size, values, lower.max(axis=0), upper.min(axis=0))
 
 
 def rarefy(

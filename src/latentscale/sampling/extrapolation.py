@@ -74,7 +74,7 @@ def extrapolate(curve: RarefactionCurve, points: int) -> Extrapolation:
     Returns
     -------
     Extrapolation
-        Exact at scale 0. Where the largest subset holds all points, its own mean.
+        Exact at scale 0. Where the largest subset holds all points, its own mean and bounds.
 
     Raises
     ------
@@ -92,13 +92,28 @@ def extrapolate(curve: RarefactionCurve, points: int) -> Extrapolation:
         )
     positive = curve.scales > 0
     values = tuple(part[:, positive] for part in curve.values)
-    value, low, high = _log_odds_interval(curve.sizes, values, points)
-    estimates = (Estimate.exact(1.0, "definition"),) * int((~positive).sum()) + tuple(
-        _clipped(points, float(certified), *odds)
-        for certified, *odds in zip(curve.lower[positive], value, low, high, strict=True)
-    )
+    if curve.sizes[-1] == points:
+        found = _of_all_points(curve, points)
+    else:
+        odds = _log_odds_interval(curve.sizes, values, points)
+        found = tuple(
+            _clipped(points, float(certified), *ends)
+            for certified, *ends in zip(curve.lower[positive], *odds, strict=True)
+        )
+    estimates = (Estimate.exact(1.0, "definition"),) * int((~positive).sum()) + found
     certified = np.where(positive, np.minimum(curve.lower, points), 1.0)
     return Extrapolation(curve.scales, points, estimates, certified)
+
+
+def _of_all_points(curve: RarefactionCurve, points: int) -> tuple[Estimate, ...]:
+    """Return the scores of subsets that hold all points, at the positive scales."""
+    means = curve.values[-1].mean(axis=0)
+    lower, upper = (means, means) if curve.upper is None else (curve.lower, curve.upper)
+    ends = np.clip([np.minimum(lower, means), means, np.maximum(upper, means)], 1.0, points)
+    return tuple(
+        Estimate(float(value), float(low), float(high), "estimate", "subsample")
+        for low, value, high in ends[:, curve.scales > 0].T
+    )
 
 
 def _log_odds_interval(
@@ -108,8 +123,6 @@ def _log_odds_interval(
     logs, target = np.log(sizes), math.log(points)
     single = tuple(_odds(size, part) for size, part in zip(sizes, values, strict=True))
     odds = np.log([part.mean(axis=0) for part in single])
-    if sizes[-1] == points:
-        return odds[-1], odds[-1], odds[-1]
     steps = (target - logs[-1]) / (logs[-1] - logs[-2])
     value = _continue(logs, odds, target, drifting=True)
     misses = [

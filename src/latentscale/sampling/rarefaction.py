@@ -36,11 +36,14 @@ class SubsetScores:
         The score of each piece at each scale.
     lower : ndarray of float64, shape (s,)
         A lower bound of the score of any set that contains the pieces.
+    upper : ndarray of float64, shape (s,), optional
+        An upper bound of the score of any set that the pieces contain; infinite by default.
     """
 
     size: int
     values: Float64Array
     lower: Float64Array
+    upper: Float64Array | None = None
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,15 @@ class RarefactionCurve:
         The scores of the ``r`` subsets of each size.
     lower : ndarray of float64, shape (s,)
         Lower bound of the score of any set that contains the subsets.
+    upper : ndarray of float64, shape (s,), optional
+        Upper bound of the score of any set that all subsets of the largest size contain.
     """
 
     scales: Float64Array
     sizes: Int64Array
     values: tuple[Float64Array, ...]
     lower: Float64Array
+    upper: Float64Array | None = None
 
     @property
     def means(self) -> Float64Array:
@@ -142,6 +148,8 @@ def rarefaction_curve(scales: ArrayLike, subsamples: Sequence[SubsetScores]) -> 
                 f"has {len(scales)}"
             )
     sizes = sorted({part.size for part in subsamples})
+    largest = [part for part in subsamples if part.size == sizes[-1]]
+    uppers = [part.upper for part in largest if part.upper is not None]
     return RarefactionCurve(
         scales,
         np.array(sizes, dtype=np.int64),
@@ -150,6 +158,7 @@ def rarefaction_curve(scales: ArrayLike, subsamples: Sequence[SubsetScores]) -> 
             for size in sizes
         ),
         np.max([part.lower for part in subsamples], axis=0),
+        np.min(uppers, axis=0) if uppers else None,
     )
 
 

@@ -179,6 +179,8 @@ class KernelTraces:
         The random probes, before they are made orthogonal to the span; empty once they are.
     shares : ndarray of float64, shape (n,)
         What the signs are multiplied by; empty once they are, and if all are 1.
+    leaders : ndarray of int64, shape (n,)
+        The first row that equals each row; empty as ``shares``.
     distinct : int
         Number of distinct rows whose weights aren't 0.
     basis : ndarray of float64, shape (n, k)
@@ -206,6 +208,7 @@ class KernelTraces:
     before: Float64Array
     signs: NDArray[np.int8]
     shares: Float64Array
+    leaders: Int64Array
     distinct: int
     basis: Float64Array
     ritz: Float64Array
@@ -265,6 +268,7 @@ class KernelTraces:
         signs = (2 * generator.integers(0, 2, size=(n, probes)) - 1).astype(np.int8)
         first = np.full(n, n**-0.5) if roots is None else roots / np.linalg.norm(roots)
         shares, leaders = merge_equal_rows(first, keys)
+        several = bool(np.any(shares != 1.0))
         distinct = round(float(np.square(shares).sum()))
         # Few distinct rows are spanned whole, which leaves nothing to the probes.
         columns = min(deflated, max(distinct // 4, min(distinct, 4 * probes)))
@@ -274,7 +278,8 @@ class KernelTraces:
             vectors=np.column_stack([first, random]),
             before=np.empty((n, 0)),
             signs=signs[leaders],
-            shares=shares if np.any(shares != 1.0) else np.empty(0),
+            shares=shares if several else np.empty(0),
+            leaders=leaders if several else np.empty(0, np.int64),
             distinct=distinct,
             basis=np.empty((n, 0)),
             ritz=np.empty(0),
@@ -313,7 +318,7 @@ class KernelTraces:
             If A turns out to have a negative eigenvalue.
         """
         if self.phase in {"range", "basis"}:
-            basis = np.linalg.qr(products[:, 1:])[0]
+            basis = np.linalg.qr(self._equal_in_groups(products[:, 1:]))[0]
             return replace(
                 self,
                 phase="basis" if self.phase == "range" else "ritz",
@@ -324,6 +329,17 @@ class KernelTraces:
         if self.phase == "ritz":
             return known._begin_quadrature(products[:, 1:])
         return known._step(products)
+
+    def _equal_in_groups(self, vectors: Float64Array) -> Float64Array:
+        """Project vectors onto the span of the groups of equal rows.
+
+        Products are in it but for their rounding, which would take the place of small eigenvalues.
+        """
+        if not len(self.leaders):
+            return vectors
+        shares = self.shares[:, None] * vectors
+        sums = np.column_stack([np.bincount(self.leaders, column) for column in shares.T])
+        return np.asarray(self.shares[:, None] * sums[self.leaders])
 
     def _bound_largest(self, product: Float64Array) -> tuple[float, float]:
         vector = self.vectors[:, 0]
@@ -364,6 +380,7 @@ class KernelTraces:
             before=np.zeros_like(first),
             signs=np.empty((len(basis), 0), np.int8),
             shares=np.empty(0),
+            leaders=np.empty(0, np.int64),
             basis=basis,
             ritz=ritz,
             couplings=np.empty((0, len(ritz), len(squared))),
@@ -509,7 +526,10 @@ class KernelTraces:
         )
 
 
-_ARRAYS = ("vectors", "before", "signs", "shares", "basis", "ritz", "couplings", "lengths")
+_ARRAYS = (
+    *("vectors", "before", "signs", "shares", "leaders"),
+    *("basis", "ritz", "couplings", "lengths"),
+)
 """Fields that are arrays, besides those of the recurrence."""
 
 
@@ -694,13 +714,27 @@ def _coupling(traces: KernelTraces, function: _Term, tolerance: float) -> Float6
 
 
 def _rounding(traces: KernelTraces, rule: Rule, function: _Term) -> float:
-    """Bound the effect of the error of A: its norm, times that of the derivatives."""
+    """Bound the effect of the error of A: its norm, times that of the derivatives.
+
+    Sums of products are rounded besides, which moves every eigenvalue.
+    """
     error = math.sqrt(traces.squares.rounded_errors)
-    if error == 0:
-        return 0.0
-    tail = rule.weights * np.square(function.slope(np.maximum(rule.nodes, error)))
-    head = np.square(function.slope(np.maximum(traces.ritz, error)))
-    return error * math.sqrt(float(head.sum()) + float(tail.sum(axis=1).mean()))
+    summing = math.sqrt(len(traces.vectors)) * EPSILON * traces.largest[1]
+
+    def slopes(nodes: Float64Array, least: float) -> Float64Array:
+        return np.abs(function.slope(np.maximum(nodes, least)))
+
+    ritz = np.maximum(traces.ritz, 0.0)
+    lowered, raised = function(np.maximum(ritz - summing, 0.0)), function(ritz + summing)
+    moved = float(
+        np.maximum(np.abs(function(ritz) - lowered), np.abs(raised - function(ritz))).sum()
+    )
+    moved += summing * float((rule.weights * slopes(rule.nodes, summing)).sum(axis=1).mean())
+    if error > 0:
+        tail = rule.weights * np.square(slopes(rule.nodes, error))
+        head = np.square(slopes(traces.ritz, error))
+        moved += error * math.sqrt(float(head.sum()) + float(tail.sum(axis=1).mean()))
+    return moved
 
 
 def _fit(

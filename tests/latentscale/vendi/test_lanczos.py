@@ -1,7 +1,9 @@
 """Scores by stochastic Lanczos against dense diagonalisation; intervals by their coverage."""
 
 import math
+from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -227,6 +229,50 @@ def test_few_distinct_rows(distinct: int) -> None:
         assert estimate.value == pytest.approx(truth, rel=0.01), order
         if distinct <= 60:
             assert estimate.upper - estimate.lower < 1e-5 * truth, order
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_few_distinct_rows_of_any_weights_against_many_digits(seed: int) -> None:
+    """Their eigenvalues fall far below the rounding of single precision, which finds the basis."""
+    rng = np.random.default_rng([8, seed])
+    kinds = int(rng.integers(2, 20))
+    rows = rng.normal(size=(kinds, rng.integers(1, 4))).astype("f4")
+    drawn = np.r_[np.arange(kinds), rng.integers(0, kinds, size=400)]
+    weights = rng.exponential(size=len(drawn)) ** rng.choice([0, 2, 6])
+    bandwidth, orders = rng.choice([0.3, 1.0, 4.0, 20.0]), (0.1, 0.5, 1.0, 1.5)
+    points = as_points(rows[drawn], "euclidean")
+    found = kernel_scores(points, "rbf", bandwidth, orders, rng, weights)
+    truths = precise_scores(rows, np.bincount(drawn, weights), bandwidth, orders)
+    for order, truth in truths.items():
+        assert found[order].lower <= truth <= found[order].upper, order
+
+
+def precise_scores(
+    rows: np.ndarray, masses: np.ndarray, bandwidth: float, orders: tuple[float, ...]
+) -> dict[float, float]:
+    """Return the scores of distinct rows from eigenvalues of 60 digits."""
+    with mpmath.workdps(60):
+        values = [[mpmath.mpf(float(x)) for x in row] for row in rows]
+        roots = [mpmath.sqrt(float(mass)) for mass in masses]
+        total = mpmath.fsum(root**2 for root in roots)
+
+        def entry(i: int, j: int) -> Any:
+            squared = mpmath.fsum((a - b) ** 2 for a, b in zip(values[i], values[j], strict=True))
+            return roots[i] * roots[j] / total * mpmath.exp(-squared / (2 * bandwidth**2))
+
+        matrix = mpmath.matrix(len(rows), len(rows))
+        for i, j in np.ndindex(matrix.rows, matrix.cols):
+            matrix[i, j] = entry(i, j)
+        spectrum = [x for x in mpmath.eigsy(matrix, eigvals_only=True) if x > 0]
+        scores = {}
+        for order in orders:
+            if order == 1:
+                entropy = -mpmath.fsum(x * mpmath.log(x) for x in spectrum)
+                scores[order] = float(mpmath.exp(entropy))
+            else:
+                power = mpmath.fsum(x ** mpmath.mpf(order) for x in spectrum)
+                scores[order] = float(power ** (1 / (1 - mpmath.mpf(order))))
+        return scores
 
 
 def test_it_goes_on_from_what_it_stored(rows: np.ndarray) -> None:

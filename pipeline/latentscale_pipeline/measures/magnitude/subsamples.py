@@ -33,6 +33,9 @@ from latentscale_pipeline.storage.artifacts import Artifact, Output
 PIECES = 2**HALVINGS
 """Number of pieces of the smallest size."""
 
+_SCORES = ("values", "lower", "upper")
+"""Arrays of the scores of subsets."""
+
 
 def subsample_about_convergence(inputs: Inputs) -> Output:
     """Evaluate the pieces of one replicate at scales around the convergence scale."""
@@ -56,12 +59,13 @@ def _evaluate_pieces(inputs: Inputs, scales: Float64Array | None) -> Output:
         scales = convergence_grid(sample.read(0), len(sample), inputs.parameters["target"])
     points = sample.read(replicate)
     # Where the subset is all of the distinct rows, nothing is extrapolated.
-    pieces = 2**halving if len(points) < len(sample) else 1
-    found = subsample_magnitudes(points, scales, pieces, tolerance=inputs.parameters["tolerance"])
-    return Output(
-        values={"size": found.size},
-        arrays={"scales": scales, "values": found.values, "lower": found.lower},
+    if len(points) == len(sample) and inputs.index > 0:
+        return Output()
+    found = subsample_magnitudes(
+        points, scales, 2**halving, tolerance=inputs.parameters["tolerance"]
     )
+    arrays = {name: getattr(found, name) for name in _SCORES}
+    return Output(values={"size": found.size}, arrays={"scales": scales, **arrays})
 
 
 def extrapolate_convergence(inputs: Inputs) -> Output:
@@ -130,8 +134,9 @@ def _load_nystrom(artifact: Artifact) -> NystromMagnitude:
 
 def _curve(inputs: Inputs) -> RarefactionCurve:
     parts = [
-        SubsetScores(part.values["size"], part.array("values"), part.array("lower"))
+        SubsetScores(part.values["size"], *map(part.array, _SCORES))
         for part in inputs.parts
+        if "size" in part.values
     ]
     return rarefaction_curve(inputs.parts[0].array("scales"), parts)
 

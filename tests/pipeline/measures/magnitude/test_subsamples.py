@@ -42,7 +42,7 @@ def quiet(event: str, **fields: Any) -> None:
     """Take no note."""
 
 
-@pytest.mark.parametrize("distinct", [1, 2, 10, 17, 150])
+@pytest.mark.parametrize("distinct", [1, 2, 10, 17, 1300])
 def test_a_few_distinct_rows(tmp_path: Path, distinct: int) -> None:
     given = np.random.default_rng(3).normal(size=(distinct, 3))[np.arange(2100) % distinct]
     found = measure_rows(
@@ -58,9 +58,11 @@ def test_a_few_distinct_rows(tmp_path: Path, distinct: int) -> None:
             assert part[reason].startswith("one distinct point has magnitude 1")
         return
     dense = [1.0, *(oracles.dense_magnitude(cdist(kept, kept), t)[0] for t in part["scales"][1:])]
-    np.testing.assert_allclose(part["value"], dense, rtol=1e-3 if distinct > 100 else 1e-9)
+    np.testing.assert_allclose(part["value"], dense, rtol=5e-3 if distinct > 100 else 1e-9)
     assert all(np.array(part["lower"]) <= np.array(dense) * (1 + 1e-9))
     assert all(np.array(dense) <= np.array(part["upper"]) * (1 + 1e-9))
+    reached = oracles.dense_magnitude(cdist(kept, kept), part["convergence_scale"])[0]
+    assert reached == pytest.approx(0.95 * distinct, rel=1e-3)
 
 
 def test_subsets_bracket_the_dense_function(tmp_path: Path) -> None:
