@@ -22,6 +22,9 @@ from latentscale_pipeline.errors import BadInput
 MAX_LABELS = 1000
 """Largest number of different labels that are compared; more are names of rows, not of kinds."""
 
+MOST_LABELS = 100_000
+"""Largest number of different labels that are numbered."""
+
 TEXT_ROWS = 1 << 16
 """Rows whose labels are texts in memory at a time."""
 
@@ -127,16 +130,21 @@ def number_labels(corpus: Corpus) -> tuple[list[str], Int32Array]:
     Raises
     ------
     BadInput
-        If the corpus has no labels.
+        If the corpus has no labels, or more than :data:`MOST_LABELS` different ones.
 
     Notes
     -----
-    The texts of some rows are in memory at a time, and 8 bytes a row.
+    The texts of some rows are in memory at a time, 250 bytes a label, and 8 bytes a row.
     """
     if "labels" not in corpus.manifest.arrays:
         raise BadInput(f"{corpus.url}: it has no labels; ingest it again with --labels")
-    found = _number(corpus, corpus.n)
-    assert found is not None  # noqa: S101  (there aren't more labels than rows)
+    found = _number(corpus, MOST_LABELS)
+    if found is None:
+        raise BadInput(
+            f"{corpus.url}: it has more than {MOST_LABELS:,} different labels, so they name rows "
+            "rather than kinds of rows; leave out what is asked for by label, or ingest it with "
+            "other labels"
+        )
     return found
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from latentscale.estimate import Estimate, Scored
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.corpus.labelled_rows import MOST_LABELS
 from latentscale_pipeline.corpus.manifest import COMPANION_ROWS
 from latentscale_pipeline.engine.stage import MARKER_BYTES, Stage
 from latentscale_pipeline.errors import BadInput
@@ -108,7 +109,7 @@ class CorpusFacts:
     @property
     def numbering_bytes(self) -> int:
         """Memory while the label of every row is numbered, and rows are sorted by it."""
-        return 24 * self.n + self.labels_bytes
+        return 24 * self.n + self.labels_bytes + 250 * min(MOST_LABELS, self.n)
 
     @property
     def labels_bytes(self) -> int:

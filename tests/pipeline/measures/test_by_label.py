@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latentscale_pipeline.corpus import Corpus, rows_by_label, rows_of_label
+from latentscale_pipeline.corpus import Corpus, labelled_rows, rows_by_label, rows_of_label
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures import by_label
@@ -218,6 +218,20 @@ def test_too_many_labels_are_refused(
     ended = latentscale("plan", write_job(corpus.url, group_by="labels"))
     assert ended.code == 2
     assert "group_by would measure 3 labels, and 2 is the most" in ended.err
+
+
+def test_labels_that_name_rows_are_not_numbered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "rows.npy", np.eye(50, 3, dtype="f4"))
+    (tmp_path / "labels.txt").write_text("".join(f"document {i}\n" for i in range(50)))
+    labels = str(tmp_path / "labels.txt")
+    corpus = ingest([str(tmp_path / "rows.npy")], str(tmp_path / "c.zarr"), labels=labels)
+    monkeypatch.setattr(labelled_rows, "MOST_LABELS", 49)
+    with pytest.raises(BadInput, match="more than 49 different labels, so they name rows rather"):
+        rows_by_label(corpus)
+    monkeypatch.setattr(labelled_rows, "MOST_LABELS", 50)
+    assert len(rows_by_label(corpus)) == 50
 
 
 def test_a_corpus_without_labels_has_no_rows_by_label(data: Path) -> None:
