@@ -109,7 +109,9 @@ def score_neighbours(
     found = {OVERLAP: float(common.mean()) / k, NONE_COMMON: float((common == 0).mean())}
     errors: dict[str, float] = {}
     if seed is not None and m >= MIN_ROWS:
-        errors[OVERLAP] = _deviation(first, second, k, seed)
+        # Where all of a sample agree, halves of it don't differ either.
+        least = share_error(int((common < k).sum()), m, NEAR_ROWS)
+        errors[OVERLAP] = max(_deviation(first, second, k, seed), least)
         errors[NONE_COMMON] = share_error(int((common == 0).sum()), m, NEAR_ROWS)
     return {
         name: Scored.of_rows(value, m, n, errors.get(name), "nearest neighbours", limits=(0.0, 1.0))

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from latentscale.array_types import Float64Array, Int64Array
-from latentscale.estimate import Estimate, student_quantile
+from latentscale.estimate import CONFIDENT, Estimate
 from latentscale.geomca.scores import BLOCK_ROWS
+from latentscale.sampling.jackknife import jackknife_error
 from latentscale.tiles.distances import Points, distance_tile, row_blocks
 
 SAMPLE_ROWS = 2000
@@ -68,9 +69,10 @@ def estimate_epsilon(left: Points, right: Points, percentile: float) -> Estimate
     Returns
     -------
     Estimate
-        Positive, in the units of the metric. The interval covers the variation over fresh samples;
-        it comes from a delete-one-group jackknife with Student's t. A single pair of rows gives no
-        interval; ``bounds`` is then "estimate".
+        Positive, in the units of the metric. The interval covers the variation over fresh samples:
+        its ends are the percentiles as far away as the rank of a distance moves (Woodruff 1952),
+        by a delete-one-group jackknife, so they lie on either side of a gap in the distances. A
+        single pair of rows gives no interval; ``bounds`` is then "estimate".
 
     Raises
     ------
@@ -98,19 +100,27 @@ def estimate_epsilon(left: Points, right: Points, percentile: float) -> Estimate
         )
     if k < 2:
         return Estimate(epsilon, epsilon, epsilon, "estimate", EPSILON_METHOD)
-    error, groups = _jackknife(distances, percentile)
-    half = student_quantile(0.975, groups - 1) * error
-    lower = max(epsilon - half, 0.0)
-    return Estimate(epsilon, lower, epsilon + half, "interval95", EPSILON_METHOD, error)
+    share = percentile / 100.0
+    # Where leaving out rows hardly moves the rank, as of equal classes, pairs alone do.
+    by_pairs = 2.0 * math.sqrt(share * (1.0 - share)) / k
+    reach = 100.0 * CONFIDENT * max(_rank_error(distances, epsilon), by_pairs)
+    ends = np.clip([percentile - reach, percentile + reach], 0.0, 100.0)
+    lower, upper = (float(end) for end in np.percentile(distances, ends))
+    error = (upper - lower) / (2.0 * CONFIDENT)
+    return Estimate(epsilon, lower, upper, "interval95", EPSILON_METHOD, error)
 
 
-def _jackknife(distances: Float64Array, percentile: float) -> tuple[float, int]:
-    """Return the standard error of a percentile, by leaving out pairs of rows group by group."""
+def _rank_error(distances: Float64Array, epsilon: float) -> float:
+    """Return the standard error of a distance's rank, by leaving out pairs of rows in groups."""
     # The i-th rows of both samples form a pair. These pairs are independent of one another.
-    groups = np.array_split(np.arange(len(distances)), min(len(distances), JACKKNIFE_GROUPS))
-    without = np.empty(len(groups))
-    for place, group in enumerate(groups):
-        kept = np.delete(np.delete(distances, group, axis=0), group, axis=1)
-        without[place] = np.percentile(kept, percentile, overwrite_input=True)
-    spread = float(((without - without.mean()) ** 2).sum())
-    return math.sqrt(spread * (len(groups) - 1) / len(groups)), len(groups)
+    k = len(distances)
+    groups = np.array_split(np.arange(k), min(k, JACKKNIFE_GROUPS))
+    errors = []
+    for within in (distances < epsilon, distances <= epsilon):
+        by_row, by_column = within.sum(axis=1), within.sum(axis=0)
+        without = []
+        for group in groups:
+            gone = by_row[group].sum() + by_column[group].sum() - within[np.ix_(group, group)].sum()
+            without.append(float(by_row.sum() - gone) / (k - len(group)) ** 2)
+        errors.append(float(jackknife_error(np.array(without))))
+    return max(errors)

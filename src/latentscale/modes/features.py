@@ -24,6 +24,9 @@ from latentscale.tiles.distances import as_points
 FREQUENCY_GROUPS = 8
 """Groups of frequencies that are left out one after another."""
 
+SLOW = 1.1
+"""Ratio of the eigenvalues of D/2 and of D from which they may fall with the root of D."""
+
 CONFIDENCE = 0.975
 """Upper quantile of Student's distribution for the interval over frequencies."""
 
@@ -69,7 +72,9 @@ def eigenvalue_intervals(difference: Float64Array) -> tuple[Float64Array, Float6
 
     Notes
     -----
-    A jackknife over groups of frequencies. Costs eight decompositions of nearly the same size.
+    A jackknife over groups of frequencies. Costs eight decompositions of nearly the same size. The
+    lower end also allows for eigenvalues that fall with the root of D, as those of a kernel so
+    narrow that each row is alone.
     """
     count = len(difference) // 2
     whole = _ends(difference)
@@ -78,7 +83,11 @@ def eigenvalue_intervals(difference: Float64Array) -> tuple[Float64Array, Float6
     centre = FREQUENCY_GROUPS * whole - (FREQUENCY_GROUPS - 1) * left_out.mean(axis=0)
     error = left_out.std(axis=0) * math.sqrt(FREQUENCY_GROUPS - 1)
     reach = student_quantile(CONFIDENCE, FREQUENCY_GROUPS - 1) * error
-    lower = np.maximum(np.minimum(centre - reach, whole), 0.0)
+    # Of a narrow kernel they fall with the root of D, of which the jackknife takes half off.
+    half = _ends(difference[:count, :count]) + _ends(difference[count:, count:])
+    slowly = (math.sqrt(2.0) * whole - half) / (math.sqrt(2.0) - 1.0) - 2.0 * reach
+    least = np.where(half > SLOW * whole, np.minimum(centre - reach, slowly), centre - reach)
+    lower = np.maximum(np.minimum(least, whole), 0.0)
     upper = np.maximum(centre + reach, whole)
     (novel, missing) = np.column_stack([lower, upper])
     return novel, missing

@@ -141,6 +141,7 @@ def _score(sums: GroupSums, variances: Shares | str) -> dict[str, Estimate | str
     moments, lengths = sums.moments, sums.lengths
     rounding = 4.0 * (moments.dimension + longest_sum(moments.count)) * EPSILON
     ratio = _attempt(participation_ratio, variances)
+    variation = lengths.deviation / lengths.mean if lengths.mean else 0.0
     return {
         "effective rank": _attempt(effective_rank, variances),
         "participation ratio": ratio,
@@ -150,7 +151,7 @@ def _score(sums: GroupSums, variances: Shares | str) -> dict[str, Estimate | str
         "mean length": _rounded(lengths.mean, rounding * lengths.mean),
         # Of lengths that are nearly equal the deviation is rounding.
         "length variation": (
-            _rounded(lengths.deviation / lengths.mean, rounding)
+            _rounded(variation, rounding * (1.0 + variation))
             if lengths.mean
             else "all rows are zero"
         ),

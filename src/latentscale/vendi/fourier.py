@@ -8,7 +8,8 @@ mostly too low, because 2D features have rank 2D at most. The error falls about 
 value is extrapolated from D and D/2. The interval is three times the difference of the two on
 either side, or three standard errors of the draw if these are more, and the rounding of the sums
 besides. The standard error is that of a mean of eight groups of frequencies. The interval is an
-estimate, not a bound.
+estimate, not a bound. Where the score of D is nearly twice that of D/2, it is about the rank of the
+features, whatever the kernel's is; then the upper end is n.
 
 The frequencies of the Laplacian kernel have heavy tails. Under a bandwidth of thousands of times
 the distances, the few largest of them make the score, and the draw may lack them. It shows in
@@ -38,6 +39,9 @@ REACH = 3.0
 
 GROUPS = 8
 """Groups of frequencies whose scores tell the error of the draw; even."""
+
+FULL = 0.5
+"""Difference between D and D/2, in logarithms of 2, from which the features are too few."""
 
 UNLIKE = 0.5
 """Standard deviation of the groups' logarithmic scores, as a share of their mean."""
@@ -112,6 +116,8 @@ def fourier_score(spectra: FeatureSpectra, n: int, order: float) -> Estimate:
     reach = math.exp(spread)
     lower = max(1.0, middle / reach * (whole.lower / whole.value))
     upper = min(float(n), middle * reach * (whole.upper / whole.value))
+    if step > FULL * math.log(2.0):
+        upper = float(n)
     share = UNSEEN / spectra.frequencies
     if value < 2.0 * share or groups.std(ddof=1) > UNLIKE * groups.mean():
         lower, upper = 1.0, _with_unseen(max(upper, middle), order, share, n)

@@ -54,10 +54,23 @@ def test_one_model_with_itself_and_with_another() -> None:
     x = rng.normal(size=(600, 8))
     same = score_neighbours(lists(x, 40), lists(3.0 * x + 1.0, 40), 10, 600, 1)
     assert same[OVERLAP].estimate.value == 1.0
-    assert same[OVERLAP].sampling_error == 0.0
+    assert same[OVERLAP].sampling_error == pytest.approx((2 * 0.5 / 601 / 600) ** 0.5, rel=1e-3)
     other = score_neighbours(lists(x, 40), lists(rng.normal(size=(600, 8)), 40), 10, 600, 1)
     assert other[OVERLAP].estimate.value == pytest.approx(10 / 599, abs=0.004)
     assert other[NONE_COMMON].estimate.value == pytest.approx((1 - 10 / 599) ** 10, abs=0.05)
+
+
+def test_a_sample_whose_items_all_agree_leaves_room_for_others() -> None:
+    """One item in a thousand has other neighbours, and often none of those is drawn."""
+    m, missed = 600, 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        first = (np.arange(m)[:, None] + 1 + np.arange(40)) % m
+        second, odd = first.copy(), rng.random(m) < 0.001
+        second[odd] = (second[odd] + m // 2) % m
+        found = score_neighbours(first, second, 10, 20_000, seed)[OVERLAP].estimate
+        missed += not found.lower <= 0.999 <= found.upper
+    assert missed <= 3
 
 
 def test_negative_entries_count_for_nothing() -> None:

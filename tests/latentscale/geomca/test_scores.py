@@ -157,6 +157,33 @@ def test_epsilon_of_two_rows_is_their_distance():
         assert epsilon.bounds == "estimate"
 
 
+def test_the_interval_of_epsilon_spans_a_gap_in_the_distances():
+    """Of ten equal classes, a tenth of all distances is within classes: 8, and 200 beyond."""
+    generator = np.random.default_rng(17)
+    centres = 100.0 * generator.normal(size=(10, 16))
+
+    def drawn():
+        return euclidean(
+            centres[generator.integers(10, size=300)] + generator.normal(size=(300, 16))
+        )
+
+    for _ in range(12):
+        epsilon = estimate_epsilon(drawn(), drawn(), 10)
+        assert epsilon.lower < 20
+        assert epsilon.upper > 200
+
+
+def test_the_interval_of_epsilon_holds_the_next_of_few_distances():
+    generator = np.random.default_rng(18)
+    places, shares = np.array([0.0, 1, 3, 7, 15, 31]), [0.2, 0.2, 0.2, 0.15, 0.15, 0.1]
+    missed = 0
+    for _ in range(60):
+        left, right = (generator.choice(places, size=(300, 1), p=shares) for _ in range(2))
+        epsilon = estimate_epsilon(euclidean(left), euclidean(right), 25.6)
+        missed += not epsilon.lower <= 2.0 <= epsilon.upper  # 0.255 of all pairs are nearer
+    assert missed <= 4
+
+
 def test_the_interval_of_epsilon_covers_the_percentile_of_the_source():
     generator = np.random.default_rng(13)
     # Differences of two normal rows are normal with twice the variance.

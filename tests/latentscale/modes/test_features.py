@@ -47,6 +47,21 @@ def moments(x: Array, y: Array) -> GroupMoments:
     return GroupMoments(np.stack([x.T @ x, y.T @ y]), np.array([len(x), len(y)]), 1)
 
 
+@pytest.mark.parametrize("others", [500, 100])
+def test_intervals_hold_a_kernel_that_tells_all_rows_apart(others: int) -> None:
+    """The eigenvalues of features then fall with the root of their number."""
+    generator = np.random.default_rng([43, others])
+    missed = 0
+    for _ in range(8):
+        frequencies = draw_frequencies("rbf", 0.05, 16, 64, generator)
+        sides = [unit_features(generator.normal(size=(m, 16)), frequencies) for m in (500, others)]
+        for (lower, upper), m in zip(
+            eigenvalue_intervals(moments_difference(moments(*sides))), (500, others), strict=True
+        ):
+            missed += not lower <= 1.0 / m <= upper
+    assert missed <= 2
+
+
 @pytest.mark.parametrize(
     "seeds", [range(50), pytest.param(range(400), marks=pytest.mark.full)], ids=["50", "400"]
 )

@@ -189,6 +189,18 @@ def test_rows_unlike_all_others_count_if_none_or_few_of_them_are_drawn(alone: in
         assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(10.0, rel=0.2)
 
 
+def test_rows_that_are_alone_count_among_rows_whose_copies_are_not_drawn() -> None:
+    """Of no drawn row another is near, though all but a few of them have 39 copies."""
+    kinds, copies, alone, drawn = 90, 40, 60, 90
+    rng = np.random.default_rng(4)
+    far = 1000.0 * rng.normal(size=(kinds + alone, 4))
+    rows = np.concatenate([np.repeat(far[:kinds], copies, axis=0), far[kinds:]])
+    for seed in range(20):
+        chosen = np.sort(np.random.default_rng([4, seed]).choice(len(rows), drawn, replace=False))
+        [estimate] = spread(sums_of(rows, chosen, scales=[1.0], block=1000))
+        assert estimate.lower <= kinds + alone <= estimate.upper
+
+
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_far_rows_that_equal_each_other_count_as_one(blocks: int) -> None:
     n, drawn, seeds = 2000, 100, 40

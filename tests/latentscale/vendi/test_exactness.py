@@ -101,6 +101,17 @@ def test_random_features_count_no_more_eigenvalues_than_rows():
     assert fourier_score(spectra, 120, 0).value == pytest.approx(120)
 
 
+def test_features_that_are_too_few_say_so():
+    """Of a kernel that tells all rows apart they show their own number, not that of the rows."""
+    generator = np.random.default_rng(6)
+    rows = generator.normal(size=(3000, 16))
+    frequencies = draw_frequencies("rbf", 0.02, 16, 32, generator)
+    moment = second_moment(fourier_features(rows, np.zeros(16), frequencies), precision="single")
+    for order in (0.1, 0.5, 1.0, 2.0, math.inf):
+        found = fourier_score(FeatureSpectra.of(moment, 3000), 3000, order)
+        assert found.lower < 3000 == found.upper
+
+
 @pytest.mark.parametrize("far", [1e3, 1e4, 1e5])
 def test_the_interval_allows_for_rare_frequencies(far):
     """Under a bandwidth of thousands of distances few frequencies make the score."""
