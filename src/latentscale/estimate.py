@@ -93,7 +93,7 @@ class Estimate:
 
     def __float__(self) -> float:
         """Return the value alone."""
-        return self.value
+        return float(self.value)
 
     @classmethod
     def exact(cls, value: float, method: str) -> Estimate:

@@ -574,8 +574,22 @@ def test_rows_without_direction_or_of_any_size_are_covered() -> None:
         ({"count": 2, "metric": "rbf"}, "metric must be one of cosine, euclidean, not 'rbf'"),
         ({"count": 2, "rows": np.zeros((5, 3))}, 'give cover=True and metric="euclidean"'),
         ({"count": 2, "rows": [1.0, 2.0]}, "rows"),
+        ({"count": True}, "count must be a whole number of at least 1"),
+        ({"count": 3, "seed": None}, "seed must be a whole number from 0, below"),
+        ({"count": 3, "seed": -1}, "seed must be a whole number from 0, below"),
     ],
 )
 def test_rows_that_can_not_be_chosen(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         latentscale.diverse_rows(**{"rows": kinds_of_rows(), **arguments})
+
+
+def test_findings_are_equal_if_all_their_numbers_are() -> None:
+    rows = kinds_of_rows()
+    one, other = (latentscale.magnitude_function(rows[:60], scales=3) for _ in range(2))
+    assert one == other
+    assert one != latentscale.magnitude_function(rows[:60], scales=4)
+    assert one != latentscale.magnitude_function(rows[1:61], scales=3)
+    assert latentscale.vendi_score(rows) == latentscale.vendi_score(rows)
+    assert one != 3.0
+    assert float(latentscale.Estimate.exact(np.float32(1.5), "definition")) == 1.5

@@ -152,6 +152,16 @@ def test_what_selects_nothing_is_told(results: JobResults) -> None:
     for wrong in ({"limit": -1}, {"limit": 2.0}, {"where": 5}, {"sort": ["row"]}, {"only": []}):
         with pytest.raises(ValueError, match=f"^{next(iter(wrong))} must be "):
             results.rows(**wrong)
+    for columns in ("row", 3, [3], ["row", None]):
+        with pytest.raises(ValueError, match=r"^columns must be a list of names, such as "):
+            results.rows(columns=columns)  # type: ignore[arg-type]
+
+
+def test_rows_of_any_measure_can_be_sent_to_another_process(results: JobResults) -> None:
+    rows = results.rows(columns=(name for name in ("row", "vendi_influence", "component")))
+    assert rows.columns == ["row", "vendi_influence", "component"]
+    assert pickle.loads(pickle.dumps(rows)).records() == rows.records()
+    assert len(pickle.loads(pickle.dumps(results.rows()))) == 240
 
 
 def test_it_shows_itself(results: JobResults) -> None:
@@ -384,6 +394,12 @@ def test_columns_of_files_are_named(tmp_path: Path) -> None:
         ({"measures": ["geomca"]}, "measures.geomca compares with a reference"),
         ({"sampling": {"rows": 3}}, "sampling.rows must be at least 50"),
         ({"corpus": "nothing.npy"}, "nothing.npy: no such file or folder"),
+        ({"measures": 3}, "measures must be names, or settings by name, not 3"),
+        ({"measures": [["vendi"]]}, "measures must be names, or settings by name"),
+        ({"measures": {"vendi": ["cosine"]}}, "measures.vendi must be a mapping of keys"),
+        ({"output": None}, "output must be a folder or URL, not None"),
+        ({"storage_options": {"s3": 3}}, "storage_options must be settings by protocol"),
+        ({"labels": np.array(["a", "\ud800"] * 120)}, "labels: row 1 has half of a character"),
     ],
 )
 def test_mistakes_are_told_in_a_line(

@@ -59,6 +59,13 @@ class Findings(Tabular):
         """Return an SVG picture to show below the lines; empty if there is none."""
         return ""
 
+    def __eq__(self, other: object) -> bool:
+        if not (isinstance(other, Findings) and type(self) is type(other)):
+            return NotImplemented
+        return all(np.array_equal(*pair) for pair in zip(*map(_values, (self, other)), strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self.lines)
         return "\n".join([self.title, *(f"  {name:<{width}}  {text}" for name, text in self.lines)])
@@ -67,7 +74,11 @@ class Findings(Tabular):
         return draw_table(self.title, self.lines) + self.picture()
 
 
-@dataclass(frozen=True, repr=False)
+def _values(findings: Findings) -> list[Any]:
+    return list(vars(findings).values())
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class VendiFindings(Findings):
     """Vendi scores of one kernel.
 
@@ -126,7 +137,7 @@ class VendiFindings(Findings):
         return draw_panels([Panel("", "order", "effective items", [curve], places=places)])
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class MmdFindings(Findings):
     """The maximum mean discrepancy of two sets of rows, and a test of it.
 
@@ -183,7 +194,7 @@ class MmdFindings(Findings):
         return [{"score": "mmd", "sampling_error": self.sampling_error, "p": self.p, **found}]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class DiverseRows(Findings):
     """Rows that were chosen because they are unlike each other, or because they cover all.
 
@@ -228,7 +239,7 @@ class DiverseRows(Findings):
         return [{"rows": name, **asdict(retained)} for name, retained in both.items()]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class MagnitudeFindings(Findings):
     """The magnitude function of a set of rows.
 
@@ -295,7 +306,7 @@ class MagnitudeFindings(Findings):
         return draw_panels([Panel("", "scale", "effective points", [curve])])
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class HeatTraceFindings(Findings):
     """The heat trace of a graph of nearest neighbours.
 
@@ -361,7 +372,7 @@ class HeatTraceFindings(Findings):
         return draw_panels([Panel("", "diffusion time t", "heat trace", [curve], log_x=True)])
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class ImdFindings(Findings):
     """The intrinsic multi-scale distance of two sets of rows.
 
@@ -402,7 +413,7 @@ class ImdFindings(Findings):
         return [{"score": name, **asdict(value)} for name, value in found.items()]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class GeomcaFindings(Findings):
     """The components of the joint graph of a reference and a set of rows.
 

@@ -481,8 +481,10 @@ def diverse_rows(
     """
     if metric not in get_args(Metric):
         raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {metric!r}")
-    if not isinstance(count, int | np.integer) or count < 1:
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
         raise ValueError(f"count must be a whole number of at least 1, not {count!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be a whole number from 0, below 2**63, not {seed!r}")
     try:
         corpus = hold_rows(rows, "rows")
         found = choose_unlike(

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from multiprocessing import current_process
@@ -226,8 +226,11 @@ class JobResults:
         for name, text in (("only", only), ("where", where), ("sort", sort)):
             if text is not None and not isinstance(text, str):
                 raise ValueError(f"{name} must be a text, not {text!r}")
-        if isinstance(columns, str):
-            raise ValueError(f"columns must be a list of names, such as [{columns!r}]")
+        if columns is not None:
+            given = [columns] if isinstance(columns, str) else _listed(columns)
+            if isinstance(columns, str) or not all(isinstance(name, str) for name in given):
+                raise ValueError(f"columns must be a list of names, such as [{given[0]!r}]")
+            columns = given
         if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
             raise ValueError(f"limit must be a whole number of at least 0, not {limit!r}")
         if table is not None and not isinstance(table, str | Path):
@@ -427,11 +430,14 @@ def run(
     document: dict[str, Any] = {"cluster": {"kind": "serial"}, **settings}
     document |= {"name": name, "output": str(output)}
     if measures is not None:
-        names = [measures] if isinstance(measures, str) else measures
-        named = names if isinstance(names, Mapping) else {one: {} for one in names}
-        document["measures"] = {key: dict(section or {}) for key, section in named.items()}
+        document["measures"] = _sections(measures)
+    if not isinstance(output, str | Path):
+        raise ValueError(f"output must be a folder or URL, not {output!r}")
+    options = settings.get("storage_options", {})
+    if not (isinstance(options, Mapping) and all(isinstance(o, Mapping) for o in options.values())):
+        raise ValueError(f"storage_options must be settings by protocol, not {options!r}")
     try:
-        with storage_options(settings.get("storage_options", {})):
+        with storage_options(options):
             if "on_invalid" in fields and not _is_place(corpus) and not _is_place(reference):
                 raise BadInput(
                     "on_invalid is for files and URLs; leave rows out of an array, as "
@@ -459,6 +465,21 @@ def run(
     except LatentscaleError as error:
         raise RuntimeError(str(error)) from None
     return JobResults(finished.store.url, finished.results)
+
+
+def _sections(measures: Any) -> dict[str, Any]:
+    """Return measures that are given by name, or with their settings, as a document has them."""
+    if isinstance(measures, Mapping):
+        return {key: {} if section is None else section for key, section in measures.items()}
+    names = [measures] if isinstance(measures, str) else _listed(measures)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"measures must be names, or settings by name, not {measures!r}")
+    return {name: {} for name in names}
+
+
+def _listed(given: Any) -> list[Any]:
+    """Return the entries of any collection; what is none is an entry by itself."""
+    return list(given) if isinstance(given, Iterable) else [given]
 
 
 def _opened(job: JobResults | str | Path) -> JobResults:
@@ -596,7 +617,11 @@ def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
             f"{name} must be one text or integer per row; got shape {texts.shape} and dtype "
             f"{texts.dtype}"
         )
-    return texts.astype(str, copy=False)
+    plain = texts.astype(str, copy=False)
+    signs = np.ascontiguousarray(plain, plain.dtype.newbyteorder("=")).view(np.uint32)
+    if ((signs >= 0xD800) & (signs <= 0xDFFF)).any():  # halves of characters
+        return _hold_texts(texts.astype(object), kind, prefix)
+    return plain
 
 
 def _as_array(given: Any) -> NDArray[Any]:

@@ -288,6 +288,10 @@ class Findings:
     curve: tuple[Sequence[float], Sequence[float]] | None = None
 
 
+def _as_they_are(values: NDArray[Any]) -> NDArray[Any]:
+    return values
+
+
 @dataclass(frozen=True)
 class RowColumn:
     """What a measure knows of every row of a corpus, from arrays of a finished job.
@@ -299,7 +303,8 @@ class RowColumn:
     arrays : tuple of str
         Names of the arrays that it is made of, with one value for every row.
     make : callable
-        Returns the values of some rows from those of the arrays: numbers, or true and false.
+        Returns the values of some rows from those of the arrays: numbers, or true and false. By
+        default they are those of the only array. A function of a module, so that it can be pickled.
     row_of : str
         The corpus that the values are rows of, -1 for none; empty if they aren't rows.
     rows : str
@@ -310,7 +315,7 @@ class RowColumn:
 
     name: str
     arrays: tuple[str, ...]
-    make: Callable[..., NDArray[Any]]
+    make: Callable[..., NDArray[Any]] = _as_they_are
     row_of: Role | Literal[""] = ""
     rows: str = ""
     elsewhere_none: bool = False

@@ -70,7 +70,8 @@ def storage_options(options: Options) -> Iterator[None]:
     """Use storage options during a ``with`` block.
 
     They become fsspec's defaults and override those of the environment, so that every library that
-    opens a URL uses them.
+    opens a URL uses them. They hold for the whole process: blocks with different options of one
+    protocol must not overlap.
 
     Raises
     ------
@@ -82,12 +83,14 @@ def storage_options(options: Options) -> Iterator[None]:
             raise BadInput(
                 f"storage_options.{protocol}: unknown protocol; use one such as s3 or gs"
             )
-    before = options_in_force()
+    # Only these protocols are put back: another thread may use options of others.
+    before = {name: values for name, values in options_in_force().items() if name in options}
     use_options(options)
     try:
         yield
     finally:
-        fsspec.config.conf.clear()
+        for protocol in options:
+            fsspec.config.conf.pop(protocol, None)
         fsspec.config.conf.update(before)
 
 

@@ -1,5 +1,6 @@
 """Where data and jobs may be, how they are reached, and that no secret is left behind."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -261,6 +262,19 @@ def test_options_hold_for_a_while_and_above_those_of_the_environment(
         assert open_url("s3://bucket/x")[0].key == "given"
     assert options_in_force()["s3"] == {"key": "environment", "anon": False}
     assert open_url("s3://bucket/x")[0].key == "environment"
+
+
+def test_options_of_one_thread_do_not_stay_with_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fsspec.config, "conf", {})
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        first.enter_context(storage_options({"s3": {"key": "given"}}))
+        second.enter_context(storage_options({}))
+        first.close()
+        assert options_in_force() == {}
+        first.enter_context(storage_options({"gs": {"token": "given"}}))
+        second.close()
+        assert options_in_force() == {"gs": {"token": "given"}}
+    assert options_in_force() == {}
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class AlignmentMeasure(Measure):
             return ()
         rows = f"alignment/{role}_rows"
         return [
-            RowColumn(name, (f"alignment/{role}_{array}",), lambda values: values, rows=rows)
+            RowColumn(name, (f"alignment/{role}_{array}",), rows=rows)
             for name, array in (("common_neighbours", "common"), ("average_overlap", "overlap"))
         ]
 

@@ -96,15 +96,16 @@ def row_columns(found: DuplicatesResults, role: Role) -> Iterator[RowColumn]:
     for name, array in (("duplicate_of", "repeated"), ("near_duplicate_of", "covered")):
         if getattr(part, array) is not None:
             gone = f"{place}/{array}_rows"
-            yield RowColumn(name, (f"{place}/{array}_by",), _same, role, gone, elsewhere_none=True)
-    yield RowColumn("nearest", (f"{place}/own_nearest_row",), _same, role, rows)
-    yield RowColumn("nearest_distance", (f"{place}/own_nearest_distance",), _same, "", rows)
+            named = (f"{place}/{array}_by",)
+            yield RowColumn(name, named, row_of=role, rows=gone, elsewhere_none=True)
+    yield RowColumn("nearest", (f"{place}/own_nearest_row",), row_of=role, rows=rows)
+    yield RowColumn("nearest_distance", (f"{place}/own_nearest_distance",), rows=rows)
     if found.pair is None:
         return
     other, within = OTHER[role], found.within
     near, distance = f"{place}/other_nearest_row", f"{place}/other_nearest_distance"
-    yield RowColumn(f"{other}_nearest", (near,), _same, other, rows)
-    yield RowColumn(f"{other}_distance", (distance,), _same, "", rows)
+    yield RowColumn(f"{other}_nearest", (near,), row_of=other, rows=rows)
+    yield RowColumn(f"{other}_distance", (distance,), rows=rows)
     yield RowColumn(
         f"equal_in_{other}", (near, distance), partial(_equal, found.metric), other, rows
     )
@@ -112,10 +113,6 @@ def row_columns(found: DuplicatesResults, role: Role) -> Iterator[RowColumn]:
     name = "outlier" if role == "corpus" else "not_covered"
     beyond = partial(_beyond, found.pair.outlier_distance)
     yield RowColumn(name, (distance,), beyond, "", rows)
-
-
-def _same(values: NDArray[Any]) -> NDArray[Any]:
-    return values
 
 
 def _within(reach: float, rows: NDArray[Any], distances: NDArray[Any]) -> NDArray[Any]:

@@ -58,7 +58,7 @@ class GeomcaMeasure(Measure):
     def row_columns(self, found: GeomcaResults, role: Role) -> list[RowColumn]:
         """Return the component of every row that was considered, 0 for the largest."""
         membership, rows = f"geomca/membership/{role}", f"geomca/rows/{role}"
-        return [RowColumn("component", (membership,), lambda ranks: ranks, "", rows)]
+        return [RowColumn("component", (membership,), rows=rows)]
 
     def scales(self, found: GeomcaResults) -> Iterator[tuple[str, float]]:
         """Yield epsilon."""

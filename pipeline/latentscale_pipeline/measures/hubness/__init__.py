@@ -44,7 +44,7 @@ class HubnessMeasure(Measure):
         """Return of how many rows each is among the nearest neighbours."""
         arrays = (f"hubness/{role}/occurrences",)
         rows = f"hubness/{role}/rows"
-        return [RowColumn("neighbour_of", arrays, lambda values: values, rows=rows)]
+        return [RowColumn("neighbour_of", arrays, rows=rows)]
 
 
 MEASURE = HubnessMeasure()

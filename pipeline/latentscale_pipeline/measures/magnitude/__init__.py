@@ -52,9 +52,7 @@ class MagnitudeMeasure(Measure):
 
     def row_columns(self, found: MagnitudeResults, role: Role) -> list[RowColumn]:
         """Return every row's share of the magnitude at the largest scale."""
-        return [
-            RowColumn("magnitude_weight", (f"magnitude/{role}/weights",), lambda values: values)
-        ]
+        return [RowColumn("magnitude_weight", (f"magnitude/{role}/weights",))]
 
     def scales(self, found: MagnitudeResults) -> Iterator[tuple[str, float]]:
         """Yield the cut-off scale."""

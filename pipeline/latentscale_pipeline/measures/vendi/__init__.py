@@ -59,7 +59,7 @@ class VendiMeasure(Measure):
     def row_columns(self, found: VendiResults, role: Role) -> list[RowColumn]:
         """Return by how much more than the average row each adds to the cosine score."""
         array = f"vendi/{role}/influence"
-        return [RowColumn("vendi_influence", (array,), lambda values: values)]
+        return [RowColumn("vendi_influence", (array,))]
 
     def scales(self, found: VendiResults) -> Iterator[tuple[str, float]]:
         """Yield the bandwidths of every kernel."""
