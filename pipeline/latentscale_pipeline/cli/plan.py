@@ -63,7 +63,7 @@ def plan(
     values = {name: about.pop(name) for name in SOURCE_NAMES}
     config = read_job(given[0], **about)
     sources = choose_sources(given, config, values)
-    forecast = forecast_job(config, sources, allow_code=allow_code)
+    forecast = forecast_job(config, sources, allow_code=allow_code, echo=_note)
     if as_json:
         click.echo(json.dumps(forecast, indent=1, allow_nan=False))
         return
@@ -78,6 +78,10 @@ def plan(
         print_lines(console, WORK_NOTE.splitlines())
     for shortfall in forecast["shortfalls"]:
         click.echo(f"warning: {printable(shortfall)}", err=True)
+
+
+def _note(line: str) -> None:
+    click.echo(f"plan: {line}", err=True)
 
 
 def _summary(forecast: Forecast) -> Iterator[str]:

@@ -38,6 +38,7 @@ from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.jobs.sources import JobSources, find_corpora
 from latentscale_pipeline.jobs.stage_forecast import StageForecast, forecast_stage
 from latentscale_pipeline.jobs.worker_pool import WorkerPool
+from latentscale_pipeline.progress import Echo
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 PLAN_SCHEMA = "latentscale.plan/1"
@@ -51,6 +52,7 @@ def forecast_job(
     sources: JobSources | None = None,
     *,
     allow_code: bool = False,
+    echo: Echo | None = None,
 ) -> dict[str, Any]:
     """Forecast a job.
 
@@ -62,6 +64,8 @@ def forecast_job(
         The sources of each corpus and what is read of them; by default those of the configuration.
     allow_code : bool
         Whether functions that the configuration names may be imported and run.
+    echo : callable, optional
+        Called with a line that names the measures that these corpora don't suit.
 
     Returns
     -------
@@ -77,13 +81,13 @@ def forecast_job(
     """
     refuse_code(config.measures, allowed=allow_code)
     with storage_options(config.storage_options):
-        return _forecast(config, sources)
+        return _forecast(config, sources, echo)
 
 
-def _forecast(config: JobConfig, sources: JobSources | None) -> dict[str, Any]:
+def _forecast(config: JobConfig, sources: JobSources | None, echo: Echo | None) -> dict[str, Any]:
     scales = read_scales(config)
     found = find_corpora(config, sources)
-    config = drop_inapplicable_measures(config, found)
+    config = drop_inapplicable_measures(config, found, echo)
     facts = job_facts(config, found, scales)
     stages = plan_stages(config, facts)
     corpora = {role: corpus for role, corpus in found.items() if isinstance(corpus, Corpus)}

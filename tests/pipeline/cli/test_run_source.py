@@ -402,6 +402,11 @@ def test_measures_that_do_not_suit_few_rows_are_left_out(
     latentscale: Command, rows: np.ndarray
 ) -> None:
     np.save("few.npy", rows[:5])
+    planned = latentscale("plan", "few.npy")
+    assert (planned.code, planned.err) == (
+        0,
+        "plan: measures left out: heat (for 6 rows or more)\n",
+    )
     ended = latentscale("run", "few.npy", "-o", "cluster={kind: serial}")
     assert ended.code == 0, ended.err
     assert ended.err.splitlines()[0] == "ingest: measures left out: heat (for 6 rows or more)"
