@@ -104,8 +104,9 @@ def _run_first(name: str, file: Path, source: bytes) -> ModuleType:
     try:
         _run(module, file, source)
     except BaseException:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         raise
+    module = sys.modules.get(name, module)  # it may put another in its place
     package, _, own = name.rpartition(".")
     if package:
         setattr(sys.modules[package], own, module)

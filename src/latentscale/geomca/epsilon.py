@@ -106,6 +106,11 @@ def estimate_epsilon(left: Points, right: Points, percentile: float) -> Estimate
     reach = 100.0 * CONFIDENT * max(_rank_error(distances, epsilon), by_pairs)
     ends = np.clip([percentile - reach, percentile + reach], 0.0, 100.0)
     lower, upper = (float(end) for end in np.percentile(distances, ends))
+    # Other samples have nearer and farther pairs than any here.
+    if ends[0] == 0.0:
+        lower = 0.0
+    if ends[1] == 100.0:
+        upper = max(upper, 2.0 * epsilon - lower)
     error = (upper - lower) / (2.0 * CONFIDENT)
     return Estimate(epsilon, lower, upper, "interval95", EPSILON_METHOD, error)
 

@@ -18,7 +18,8 @@ rows.
 
 Over 120 samples of 500 and of 1500 rows (normal, ten clusters, sentence embeddings) the errors of
 the latter two cover in 90 to 99 of 100 cases. Elsewhere that of the Robin Hood index may be half
-too large.
+too large. Where few rows fill most of the lists (:func:`count_hubs` below :data:`FEW_HUBS` times
+k), how many of them a sample has decides about all rows, and none is given.
 
 All three depend on the number of rows, so they belong to it: for many rows, they are those of a
 random sample of m rows, on average.
@@ -40,6 +41,9 @@ from latentscale.sampling.shares import share_error
 MIN_ROWS = 100
 """Fewest rows that have a sampling error."""
 
+FEW_HUBS = 3.0
+"""Effective number of hubs below which there are no errors, in multiples of k."""
+
 EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -58,6 +62,11 @@ def robin_hood(counts: Float64Array) -> float:
 def antihubs(counts: Float64Array) -> float:
     """Return the share of the counts that are 0."""
     return float((counts == 0).mean())
+
+
+def count_hubs(counts: Float64Array) -> float:
+    """Return the effective number of rows that have all places in the lists (Simpson 1949)."""
+    return float(counts.sum() ** 2 / (counts**2).sum())
 
 
 SCORES: Mapping[str, Callable[[Float64Array], float]] = {
@@ -111,11 +120,13 @@ def score_hubness(neighbours: Int64Array, k: int, n: int, seed: int | None) -> d
         deviations = _deviations(neighbours, k, seed)
         deviations["antihubs"] = share_error(int((counts == 0).sum()), m)
     found = {}
+    few = count_hubs(counts) < FEW_HUBS * k
     for name, score in SCORES.items():
         value, error = score(counts), deviations.get(name)
         if m < n and error is None:
             continue
         is_skewness = score is skewness
+        untold = is_skewness or few
         scored = Scored.of_rows(
             value,
             m,
@@ -125,9 +136,9 @@ def score_hubness(neighbours: Int64Array, k: int, n: int, seed: int | None) -> d
             rounding=8.0 * m * EPSILON * abs(value),
             limits=(-math.inf, math.inf) if is_skewness else (0.0, 1.0),
         )
-        if is_skewness and m < n:
+        if untold and m < n:
             scored = replace(scored, estimate=replace(scored.estimate, bounds="estimate"))
-        found[name] = replace(scored, sampling_error=None) if is_skewness else scored
+        found[name] = replace(scored, sampling_error=None) if untold else scored
     return found
 
 

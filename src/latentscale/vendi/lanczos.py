@@ -312,13 +312,16 @@ class KernelTraces:
     def advance(self, products: Float64Array) -> KernelTraces:
         """Take the products of A with ``vectors``, and return the next iteration.
 
+        The products may be overwritten.
+
         Raises
         ------
         ValueError
             If A turns out to have a negative eigenvalue.
         """
         if self.phase in {"range", "basis"}:
-            basis = np.linalg.qr(self._equal_in_groups(products[:, 1:]))[0]
+            self._make_equal_in_groups(products[:, 1:])
+            basis = np.linalg.qr(products[:, 1:])[0]
             return replace(
                 self,
                 phase="basis" if self.phase == "range" else "ritz",
@@ -330,16 +333,14 @@ class KernelTraces:
             return known._begin_quadrature(products[:, 1:])
         return known._step(products)
 
-    def _equal_in_groups(self, vectors: Float64Array) -> Float64Array:
-        """Project vectors onto the span of the groups of equal rows.
+    def _make_equal_in_groups(self, vectors: Float64Array) -> None:
+        """Project vectors onto the span of the groups of equal rows, in place.
 
         Products are in it but for their rounding, which would take the place of small eigenvalues.
         """
-        if not len(self.leaders):
-            return vectors
-        shares = self.shares[:, None] * vectors
-        sums = np.column_stack([np.bincount(self.leaders, column) for column in shares.T])
-        return np.asarray(self.shares[:, None] * sums[self.leaders])
+        for column in vectors.T if len(self.leaders) else ():
+            sums = np.bincount(self.leaders, self.shares * column)
+            column[:] = self.shares * sums[self.leaders]
 
     def _bound_largest(self, product: Float64Array) -> tuple[float, float]:
         vector = self.vectors[:, 0]

@@ -173,6 +173,18 @@ def test_the_interval_of_epsilon_spans_a_gap_in_the_distances():
         assert epsilon.upper > 200
 
 
+@pytest.mark.parametrize("percentile", [1, 10])
+def test_the_interval_of_epsilon_of_few_rows_allows_for_nearer_pairs(percentile: float):
+    generator = np.random.default_rng(19)
+    truth = math.sqrt(2 * chi2.ppf(percentile / 100, df=5))
+    held = 0
+    for _ in range(60):
+        left, right = (euclidean(generator.normal(size=(6, 5))) for _ in range(2))
+        epsilon = estimate_epsilon(left, right, percentile)
+        held += epsilon.lower <= truth <= epsilon.upper
+    assert held >= 54
+
+
 def test_the_interval_of_epsilon_holds_the_next_of_few_distances():
     generator = np.random.default_rng(18)
     places, shares = np.array([0.0, 1, 3, 7, 15, 31]), [0.2, 0.2, 0.2, 0.15, 0.15, 0.1]

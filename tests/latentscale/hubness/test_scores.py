@@ -107,5 +107,22 @@ def test_sampling_errors_cover_the_mean_over_samples(source: str) -> None:
     assert covered.min() >= 0.90
 
 
+def test_few_rows_that_fill_all_lists_leave_no_errors() -> None:
+    """Six or ten central rows among 400 make every other row an antihub, or a third of them."""
+    values = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        rows = rng.standard_normal((400, 300))
+        rows[rng.random(400) < 8 / 400] *= 0.3
+        found = score_hubness(lists(rows, 40), 10, 400, seed)
+        assert [each.sampling_error for each in found.values()] == [None] * 3
+        values.append(found["antihubs"].estimate.value)
+        drawn = score_hubness(lists(rows, 40), 10, 4000, seed)
+        assert {each.estimate.bounds for each in drawn.values()} == {"estimate"}
+    assert np.std(values) > 0.15
+    plain = score_hubness(lists(rng.standard_normal((400, 300)), 40), 10, 400, 0)
+    assert plain["antihubs"].sampling_error == pytest.approx(0.02, rel=0.2)
+
+
 def test_random_rows_without_a_seed_have_no_score() -> None:
     assert score_hubness(lists(clusters(1, 120), 5), 5, 500, None) == {}

@@ -14,7 +14,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from latentscale_pipeline.config.job import JobConfig, read_config
-from latentscale_pipeline.config.user_functions import load_function
+from latentscale_pipeline.config.user_functions import load_function, source_checksum
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import measure_sections
 from tests import oracles
@@ -196,6 +196,22 @@ def test_the_code_that_is_run_is_the_code_that_is_there(tmp_path: Path) -> None:
             )
         found.append(ended.stdout.strip())
     assert found == ["1", "2"]
+
+
+def test_a_module_may_put_another_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lazy.py").write_text(
+        "import sys, types\n"
+        "made = types.ModuleType(__name__)\n"
+        "made.__spec__, made.f = __spec__, lambda a, b: 7\n"
+        "sys.modules[__name__] = made\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "lazy", None)  # to be removed at the end
+    del sys.modules["lazy"]
+    assert load_function("lazy:f")(0, 0) == 7
+    assert source_checksum("lazy:f") == source_checksum("lazy:f")
 
 
 @pytest.mark.parametrize(

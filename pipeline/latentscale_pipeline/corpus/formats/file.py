@@ -56,8 +56,9 @@ class File:
         path = str(about["name"]).rstrip("/")
         if isinstance(fs, LocalFileSystem):
             if about.get("islink"):  # a listing has the times of the link, not of its target
-                with contextlib.suppress(FileNotFoundError):  # told when it is opened
-                    about = fs.info(path)
+                with contextlib.suppress(OSError):  # told when it is opened
+                    target = fs.info(path)
+                    about = about | {key: target[key] for key in ("size", "mtime", "created")}
             # An archive may give all its files one time of modification.
             changed: str | None = f"{about.get('mtime')} {about.get('created')}"
         else:

@@ -30,7 +30,7 @@ from latentscale_pipeline.corpus.formats.container import (
     find_column,
 )
 from latentscale_pipeline.corpus.formats.file import File, file_errors
-from latentscale_pipeline.corpus.formats.zarr import is_zarr
+from latentscale_pipeline.corpus.formats.zarr import CorpusRows, is_zarr
 from latentscale_pipeline.errors import BadInput, SourceChanged
 from latentscale_pipeline.storage.objects import ObjectStore, retry_while_unreachable
 from latentscale_pipeline.storage.urls import open_url, strip_credentials
@@ -152,7 +152,7 @@ class Sources:
 
     ``skipped`` names the files in folders whose format is unknown. ``key`` is a hash of the files'
     states (see :func:`source_key`), of the chosen fields and of how these are decoded. ``listing``
-    has the files; that of a corpus, whose rows never change, is None.
+    has the files that are read, but for corpora, whose rows never change; None if there are none.
     """
 
     items: tuple[Source, ...]
@@ -320,14 +320,15 @@ def open_sources(
         found = find_files(pattern, target)
         for file in found:
             identity = _identity(file)
-            states[file.name] = xxhash.xxh3_64_intdigest(identity)
             whole.update(identity)
             must = len(found) == 1 or file.suffix in SUFFIXES or file.is_folder
             container = open_container(file, must, kind)
             if container is None:
                 skipped.append(file.name)
-            else:
-                items.append(_source(container, vectors, columns or {}))
+                continue
+            items.append(_source(container, vectors, columns or {}))
+            if not isinstance(container, CorpusRows):  # whose rows never change
+                states[file.name] = xxhash.xxh3_64_intdigest(identity)
     if not items:
         raise BadInput(
             f"{' '.join(patterns) or 'no source given'}: none of the {len(skipped)} files there "

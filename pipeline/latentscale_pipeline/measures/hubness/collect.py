@@ -11,7 +11,10 @@ from latentscale_pipeline.measures.hubness.plan import drawn_count, stage_name, 
 from latentscale_pipeline.measures.hubness.results import HubnessOfCorpus, HubnessResults
 from latentscale_pipeline.measures.hubness.scores import SCORES
 
-NONE: Mapping[str, Any] = {"scores": {}, "occurrences": [], "most": 0}
+NONE: Mapping[str, Any] = {"scores": {}, "occurrences": [], "most": 0, "few_hubs": False}
+
+FEW_HUBS = "few rows fill most lists of neighbours, and how many of them a sample has decides it"
+"""Why there are no sampling errors then."""
 
 
 def collect_hubness(section: Hubness, facts: JobFacts, results: Results) -> Findings:
@@ -24,7 +27,12 @@ def collect_hubness(section: Hubness, facts: JobFacts, results: Results) -> Find
         artifact = None if reason else results(stage_name(role))
         values: Mapping[str, Any] = artifact.values if artifact else NONE
         scores += [
-            definition.score(load_scored(values["scores"].get(name)), role, reason=reason or None)
+            definition.score(
+                load_scored(values["scores"].get(name)),
+                role,
+                reason=reason or None,
+                sampling_error_reason=FEW_HUBS if values["few_hubs"] else None,
+            )
             for name, definition in SCORES.items()
         ]
         parts[role] = HubnessOfCorpus(

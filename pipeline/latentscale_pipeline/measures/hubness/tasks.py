@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from latentscale.hubness.scores import count_occurrences, score_hubness
+from latentscale.hubness.scores import (
+    FEW_HUBS,
+    count_hubs,
+    count_occurrences,
+    score_hubness,
+)
 from latentscale.neighbours.exact import nearest
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
@@ -42,6 +47,7 @@ def score_lists(inputs: Inputs) -> Output:
         values={
             "scores": {name: store_scored(each) for name, each in found.items()},
             "most": int(counts.max()),
+            "few_hubs": p["errors"] and count_hubs(counts.astype(np.float64)) < FEW_HUBS * p["k"],
             # In classes of 0, 1, 2 to 3, 4 to 7 …: as many as bits in the count.
             "occurrences": np.bincount(np.frexp(counts.astype(np.float64))[1]).tolist(),
         },

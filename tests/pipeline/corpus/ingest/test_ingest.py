@@ -774,3 +774,31 @@ def test_an_append_removes_temporary_files_of_killed_ones(tmp_path: Path) -> Non
         os.utime(name, (time.time() - age,) * 2)
     append([source], str(target))
     assert [path.name for path in target.rglob("*.partial")] == [f".1.{'b' * 32}.partial"]
+
+
+def test_what_is_not_read_may_change_and_links_to_folders_are_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    (folder / "2024").mkdir(parents=True)
+    saved(folder / "2024" / "a.npy", vectors(50))
+    log = folder / "nohup.out"
+    log.write_text("begun\n")
+
+    def logged(done: int, total: int) -> None:
+        log.write_text(log.read_text() + "more\n")
+
+    assert ingest([str(folder)], str(tmp_path / "c.zarr"), progress=logged).n == 50
+    # So may a corpus grow, whose rows are read as they were.
+    grown = str(tmp_path / "c.zarr")
+    made = ingest(
+        [grown],
+        str(tmp_path / "d.zarr"),
+        progress=lambda done, total: (
+            append([str(folder / "2024/a.npy")], grown) if done == total else None
+        ),
+    )
+    assert (made.n, open_corpus(grown).n) == (50, 100)
+    for name, target in (("latest", folder / "2024"), ("loop", folder / "loop")):
+        (folder / name).symlink_to(target)
+        with pytest.raises(BadInput, match=f"{folder / name}: not a regular file"):
+            ingest([str(folder)], str(tmp_path / "e.zarr"))
+        (folder / name).unlink()
