@@ -12,7 +12,7 @@ demo: $(VENV)/.installed
 	$(BIN)/latentscale demo --output demo-output
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m "not full" -n 4 --dist worksteal
+	$(BIN)/python -m pytest -m "not full" -n 3 --dist worksteal
 
 # While writing: what needs no processes and no compilation.
 QUICK := $(addprefix tests/pipeline/,cli compare config history metrics report results rows views)
