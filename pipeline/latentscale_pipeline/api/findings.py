@@ -62,7 +62,8 @@ class Findings(Tabular):
     def __eq__(self, other: object) -> bool:
         if not (isinstance(other, Findings) and type(self) is type(other)):
             return NotImplemented
-        return all(np.array_equal(*pair) for pair in zip(*map(_values, (self, other)), strict=True))
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return all(np.array_equal(own, its) for own, its in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -72,10 +73,6 @@ class Findings(Tabular):
 
     def _repr_html_(self) -> str:
         return draw_table(self.title, self.lines) + self.picture()
-
-
-def _values(findings: Findings) -> list[Any]:
-    return list(vars(findings).values())
 
 
 @dataclass(frozen=True, repr=False, eq=False)

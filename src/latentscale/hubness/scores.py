@@ -18,8 +18,8 @@ rows.
 
 Over 120 samples of 500 and of 1500 rows (normal, ten clusters, sentence embeddings) the errors of
 the latter two cover in 90 to 99 of 100 cases. Elsewhere that of the Robin Hood index may be half
-too large. Where few rows fill most of the lists (:func:`count_hubs` below :data:`FEW_HUBS` times
-k), how many of them a sample has decides about all rows, and none is given.
+too large. Where few rows fill most of the lists (:func:`has_few_hubs`), how many of them a sample
+has decides about all rows, and none is given.
 
 All three depend on the number of rows, so they belong to it: for many rows, they are those of a
 random sample of m rows, on average.
@@ -64,9 +64,12 @@ def antihubs(counts: Float64Array) -> float:
     return float((counts == 0).mean())
 
 
-def count_hubs(counts: Float64Array) -> float:
-    """Return the effective number of rows that have all places in the lists (Simpson 1949)."""
-    return float(counts.sum() ** 2 / (counts**2).sum())
+def has_few_hubs(counts: Float64Array, k: int) -> bool:
+    """Return whether few rows fill most lists of k neighbours.
+
+    The effective number of the rows in them (Simpson 1949) is below :data:`FEW_HUBS` times k.
+    """
+    return float(counts.sum() ** 2 / (counts**2).sum()) < FEW_HUBS * k
 
 
 SCORES: Mapping[str, Callable[[Float64Array], float]] = {
@@ -120,7 +123,7 @@ def score_hubness(neighbours: Int64Array, k: int, n: int, seed: int | None) -> d
         deviations = _deviations(neighbours, k, seed)
         deviations["antihubs"] = share_error(int((counts == 0).sum()), m)
     found = {}
-    few = count_hubs(counts) < FEW_HUBS * k
+    few = has_few_hubs(counts, k)
     for name, score in SCORES.items():
         value, error = score(counts), deviations.get(name)
         if m < n and error is None:

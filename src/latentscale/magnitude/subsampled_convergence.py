@@ -43,7 +43,7 @@ def extrapolated_convergence_scale(extrapolation: Extrapolation, target: float =
     -------
     Estimate
         The scale. Its bracket ends where the upper and the lower ends of the intervals reach the
-        share.
+        share, and has room for the interpolation between scales.
 
     Raises
     ------

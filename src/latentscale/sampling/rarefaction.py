@@ -37,7 +37,8 @@ class SubsetScores:
     lower : ndarray of float64, shape (s,)
         A lower bound of the score of any set that contains the pieces.
     upper : ndarray of float64, shape (s,), optional
-        An upper bound of the score of any set that the pieces contain; infinite by default.
+        An upper bound of the score of any set that the pieces contain. Without bounds of this
+        side, the scores of subsets that hold all rows count as exact.
     """
 
     size: int

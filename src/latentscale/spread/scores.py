@@ -145,14 +145,13 @@ def _undrawn(found: RowSums, share: Float64Array, column: int) -> _Rest:
     rest, own = int(counts[~sparse].sum()), share[~sparse[mine]]
     value, below, above = rest * float(own.mean()), 0.0, 0.0
     variance = rest**2 * float(own.var(ddof=1)) * (1.0 / len(own) + 1.0 / rest) if rest else 0.0
-    for number in np.flatnonzero(counts > 0).tolist():
+    if not sparse[0]:
+        # Without a drawn row near, a row may have a thousand others near it or none.
+        few = share[mine == 0]
+        above += int(counts[0]) * min(1.0, UNSEEN / (len(few) + 1)) * (1.0 - few.max(initial=0.0))
+    for number in np.flatnonzero(sparse & (counts > 0)).tolist():
         few = share[mine == number]
         least, most = _bounds_of_terms(number, n, m)
-        if not sparse[number]:
-            if number == 0:  # no drawn row is near: as few others may be near as one or a thousand
-                unlike = int(counts[number]) * min(1.0, UNSEEN / (len(few) + 1))
-                above += unlike * (most - float(few.max(initial=0.0)))
-            continue
         mean = float(few.mean()) if len(few) else math.sqrt(least * most)
         count = int(counts[number])
         unlike = count * min(1.0, UNSEEN / (len(few) + 1))

@@ -726,6 +726,7 @@ def _rounding(traces: KernelTraces, rule: Rule, function: _Term) -> float:
         return np.abs(function.slope(np.maximum(nodes, least)))
 
     ritz = np.maximum(traces.ritz, 0.0)
+    # Not by derivatives: small powers of eigenvalues below the rounding aren't nearly straight.
     lowered, raised = function(np.maximum(ritz - summing, 0.0)), function(ritz + summing)
     moved = float(
         np.maximum(np.abs(function(ritz) - lowered), np.abs(raised - function(ritz))).sum()

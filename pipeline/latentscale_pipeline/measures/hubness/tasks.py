@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from latentscale.hubness.scores import (
-    FEW_HUBS,
-    count_hubs,
-    count_occurrences,
-    score_hubness,
-)
+from latentscale.hubness.scores import count_occurrences, has_few_hubs, score_hubness
 from latentscale.neighbours.exact import nearest
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
@@ -42,14 +37,14 @@ def score_lists(inputs: Inputs) -> Output:
     seed = int(inputs.generator().integers(2**62)) if p["errors"] else None
     n = inputs.corpora[p["role"]].n
     found = score_hubness(lists, p["k"], n, seed)
-    counts = count_occurrences(lists, p["k"]).astype(np.int64)
+    counts = count_occurrences(lists, p["k"])
     return Output(
         values={
             "scores": {name: store_scored(each) for name, each in found.items()},
             "most": int(counts.max()),
-            "few_hubs": p["errors"] and count_hubs(counts.astype(np.float64)) < FEW_HUBS * p["k"],
+            "few_hubs": p["errors"] and has_few_hubs(counts, p["k"]),
             # In classes of 0, 1, 2 to 3, 4 to 7 …: as many as bits in the count.
-            "occurrences": np.bincount(np.frexp(counts.astype(np.float64))[1]).tolist(),
+            "occurrences": np.bincount(np.frexp(counts)[1]).tolist(),
         },
         arrays={
             "occurrences": counts.astype(np.int32),

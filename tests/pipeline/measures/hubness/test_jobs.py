@@ -86,6 +86,15 @@ def test_more_hubs_are_found_and_a_sample_of_the_same_is_not(tmp_path: Path) -> 
     assert same["verdict"]["value"] == "no_difference_found"
 
 
+def test_few_hubs_decide_the_scores_and_leave_no_errors(tmp_path: Path) -> None:
+    rows = normal(8, 300, 300)
+    rows[:6] *= 0.3
+    found = values(run(tmp_path / "hubs", corpus=rows))
+    for name in ("Robin Hood index", "antihubs"):
+        assert found[name]["sampling_error"] is None
+        assert found[name]["sampling_error_reason"].startswith("few rows fill most lists of neigh")
+
+
 def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
     few = values(run(tmp_path / "few", corpus=normal(7, 10)))
     assert few["hubness"]["reason"] == "10 neighbours of a row need 11 rows"
