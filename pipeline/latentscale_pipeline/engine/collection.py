@@ -12,28 +12,35 @@ has its result, its record, or both. The next run goes on with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from latentscale_pipeline.engine.inspection import COLLECTED, GONE
+from latentscale_pipeline.engine.inspection import COLLECTED, GONE, list_stages
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.task import NOTHING_SPENT, add_costs, lasting_parts
 from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.storage.artifacts import SPENT, Cost, create_marker, read_marker
+from latentscale_pipeline.storage.artifacts import (
+    SPENT,
+    CorruptResult,
+    Cost,
+    create_marker,
+    read_marker,
+    read_markers,
+    remove_parts,
+)
 from latentscale_pipeline.storage.objects import ObjectStore
 
 PARTS = "parts"
 """Key in the record of whether parts stay with the result."""
 
-REMOVERS = 16
-"""Number of objects removed concurrently, to hide the latency of a remote store."""
-
 
 def has_garbage(work: Work, arrays: Iterable[str]) -> bool:
     """Return whether :func:`collect_job` would remove anything."""
-    named = frozenset(arrays)
-    superseded = any(True for _ in _superseded(work, named))
-    return superseded or any(_removable(work, stage, read=True) for stage in work.stages)
+    listed = list_stages(work.store)
+    superseded = any(True for _ in _superseded(work, listed, frozenset(arrays)))
+    return superseded or any(
+        _removable(stage, work.folder(stage), listed.get(work.folder(stage), ()), read=True)
+        for stage in work.stages
+    )
 
 
 def collect_job(work: Work, arrays: Iterable[str]) -> None:
@@ -46,10 +53,11 @@ def collect_job(work: Work, arrays: Iterable[str]) -> None:
     arrays : iterable of str
         Keys of the arrays that the results refer to; they are kept.
     """
-    for folder in list(_superseded(work, frozenset(arrays))):
+    listed = list_stages(work.store)
+    for folder in _superseded(work, listed, frozenset(arrays)):
         work.store.remove_all(folder)
     for stage in work.stages:
-        _collect(work, stage, read=True)
+        _collect(work, stage, listed.get(work.folder(stage), ()), read=True)
 
 
 def collect_behind(work: Work, stage: Stage, is_done: Callable[[Stage], bool]) -> list[Stage]:
@@ -72,60 +80,43 @@ def collect_behind(work: Work, stage: Stage, is_done: Callable[[Stage], bool]) -
     done = [s for s in work.stages if s is stage or (s.name in stage.needs and is_done(s))]
     behind = [other for other in done if all(map(is_done, work.readers(other)))]
     for other in behind:
-        _collect(work, other, read=True)
+        _collect(work, other, work.store.keys(work.folder(other)), read=True)
     if stage not in behind:
-        _collect(work, stage, read=False)
+        _collect(work, stage, work.store.keys(work.folder(stage)), read=False)
     return behind
 
 
-def _collect(work: Work, stage: Stage, *, read: bool) -> None:
+def _collect(work: Work, stage: Stage, there: Collection[str], *, read: bool) -> None:
     """Remove the temporary data of a stage that is done.
 
-    If ``read`` is false, other stages will still read its result.
+    ``there`` has the keys of all its objects. If ``read`` is false, other stages will still read
+    its result.
     """
     store, folder = work.store, work.folder(stage)
-    keys = _removable(work, stage, read=read)
-    if not keys:
+    going = _removable(stage, folder, there, read=read)
+    if not going:
         return
-    gone = _gone_arrays(stage, folder, _removable(work, stage, read=True))
+    gone = _gone_arrays(stage, folder, _removable(stage, folder, there, read=True))
     record_collected(store, folder, stage_spending(store, stage, folder), gone, stage)
     # The marker of the result first: without it no other job copies the stage.
     result = f"{folder}/result.json"
-    if result in keys:
+    if result in going:
         store.remove(result)
-    # Then the others: a marker without its objects would look damaged.
-    _remove(store, (key for key in keys if key.endswith(".json")))
-    staying = {_top(folder, key) for key in store.keys(folder) if key not in keys}
-    _remove(store, (key for key in keys if _top(folder, key) in staying))
-    for inside in store.folders(folder):
-        if inside not in staying:
-            store.remove_all(f"{folder}/{inside}")
-    _remove(store, (key for key in keys if "/" not in key[len(folder) + 1 :]))
+    staying = [f"{folder}/{COLLECTED}.json", *(key for key in there if key not in going)]
+    remove_parts(store, folder, going - {result}, staying)
 
 
-def _remove(store: ObjectStore, keys: Iterable[str]) -> None:
-    with ThreadPoolExecutor(REMOVERS) as pool:
-        list(pool.map(store.remove, keys))
-
-
-def _superseded(work: Work, arrays: Collection[str]) -> Iterator[str]:
-    """Yield the folders of stages, or of keys, that the job no longer uses."""
+def _superseded(work: Work, listed: Iterable[str], arrays: Collection[str]) -> Iterator[str]:
+    """Yield those of the listed folders that the job no longer uses."""
     current = {work.folder(stage) for stage in work.stages}
-    for name in work.store.folders("stages"):
-        for key in work.store.folders(f"stages/{name}"):
-            folder = f"stages/{name}/{key}"
-            if folder not in current and not any(a.startswith(f"{folder}/") for a in arrays):
-                yield folder
+    for folder in listed:
+        if folder not in current and not any(a.startswith(f"{folder}/") for a in arrays):
+            yield folder
 
 
-def _removable(work: Work, stage: Stage, *, read: bool) -> frozenset[str]:
-    """Return the keys of a stage's removable objects."""
-    folder = work.folder(stage)
-    return frozenset(
-        key
-        for key in work.store.keys(folder)
-        if not _stays(stage, key[len(folder) + 1 :], read=read)
-    )
+def _removable(stage: Stage, folder: str, there: Iterable[str], *, read: bool) -> frozenset[str]:
+    """Return the removable ones of the objects in a stage's folder."""
+    return frozenset(key for key in there if not _stays(stage, key[len(folder) + 1 :], read=read))
 
 
 def _stays(stage: Stage, inside: str, *, read: bool) -> bool:
@@ -155,10 +146,6 @@ def _gone_arrays(stage: Stage, folder: str, keys: Iterable[str]) -> list[str]:
     return sorted({key.rpartition("/")[2].removesuffix(".npy") for key in lasting})
 
 
-def _top(folder: str, key: str) -> str:
-    return key[len(folder) + 1 :].partition("/")[0]
-
-
 def record_collected(
     store: ObjectStore,
     folder: str,
@@ -168,11 +155,13 @@ def record_collected(
 ) -> None:
     """Record that a stage's temporary data may be removed, and what the stage cost."""
     record = f"{folder}/{COLLECTED}"
-    if read_marker(store, record) is None:
-        store.remove(f"{record}.json")  # it may be there, damaged
     cost = Cost(spent["seconds"], spent["peak_memory_bytes"], spent["tasks_at_once"])
     values = {SPENT: dict(spent), GONE: list(gone), PARTS: stage is not None and stage.keeps_parts}
-    create_marker(store, record, COLLECTED, values, {}, cost)
+    try:
+        create_marker(store, record, COLLECTED, values, {}, cost)
+    except CorruptResult:  # one is there, damaged
+        store.remove(f"{record}.json")
+        create_marker(store, record, COLLECTED, values, {}, cost)
 
 
 def stage_spending(store: ObjectStore, stage: Stage, folder: str) -> dict[str, Any]:
@@ -181,7 +170,7 @@ def stage_spending(store: ObjectStore, stage: Stage, folder: str) -> dict[str, A
     if record is not None:
         return dict(record.values[SPENT])
     parts = lasting_parts(folder, stage)
-    markers = [marker for part in parts if (marker := read_marker(store, part))]
+    markers = [marker for marker in read_markers(store, parts) if marker is not None]
     if not markers:
         return dict(NOTHING_SPENT)
     if stage.advance is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,8 +11,9 @@ from latentscale_pipeline.storage.artifacts import (
     StoredArtifact,
     check_bytes,
     check_sizes,
-    need_marker,
+    checked_marker,
     read_marker,
+    read_markers,
     withdraw,
 )
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -22,6 +23,21 @@ COLLECTED = "collected"
 
 GONE = "gone"
 """Key in the record of the arrays that were removed from results that are still there."""
+
+
+def list_stages(store: ObjectStore, under: str = "stages") -> dict[str, dict[str, int]]:
+    """Return the sizes of the objects of stages, by their folders, by key; in one listing."""
+    return group_by_stage(store.sizes(under))
+
+
+def group_by_stage(sizes: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return the sizes of the objects of stages, by their folders, of those of a whole job."""
+    found: dict[str, dict[str, int]] = {}
+    for key, size in sizes.items():
+        top, *folder = key.split("/", 3)[:3]
+        if top == "stages" and len(folder) == 2:
+            found.setdefault("/".join((top, *folder)), {})[key] = size
+    return found
 
 
 @dataclass(frozen=True)
@@ -42,6 +58,8 @@ class Inspection:
         Withdraw damaged parts, so that they are recomputed; else nothing is changed.
     collected : bool
         Accept data that a collection removed as removed; else it counts as missing.
+    listed : mapping, optional
+        The sizes of all objects in the stage's folder, by key, if it has just been listed.
     """
 
     store: ObjectStore
@@ -50,11 +68,12 @@ class Inspection:
     problems: dict[str, str] = field(default_factory=dict)
     repair: bool = True
     collected: bool = True
+    listed: Mapping[str, int] | None = None
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
         """Return the sizes of all objects in the stage's folder, by key."""
-        sizes = self.store.sizes(self.folder)
+        sizes = self.store.sizes(self.folder) if self.listed is None else dict(self.listed)
         if not self.collected:
             sizes.pop(f"{self.folder}/{COLLECTED}.json", None)
         return sizes
@@ -72,10 +91,17 @@ class Inspection:
 
     def has(self, part: str) -> bool:
         """Return whether a part is present and intact; record the problem of a damaged one."""
-        if f"{part}.json" not in self.sizes:
-            return False
+        return self.have([part])[0]
+
+    def have(self, parts: Sequence[str]) -> list[bool]:
+        """Return what :meth:`has` returns for each part; several markers are read at once."""
+        listed = [part for part in parts if f"{part}.json" in self.sizes]
+        markers = dict(zip(listed, read_markers(self.store, listed), strict=True))
+        return [part in markers and self._is_intact(part, markers[part]) for part in parts]
+
+    def _is_intact(self, part: str, found: StoredArtifact | None) -> bool:
         try:
-            marker = need_marker(self.store, part)
+            marker = checked_marker(part, found)
             check_sizes(marker, self.sizes, self.gone)
             if self.thorough:
                 check_bytes(marker, self.gone)

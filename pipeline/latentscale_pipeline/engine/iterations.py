@@ -14,6 +14,7 @@ import re
 
 from latentscale_pipeline.engine.inspection import Inspection
 from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.storage.artifacts import remove_parts
 from latentscale_pipeline.storage.objects import ObjectStore
 
 KEPT_STATES = 2
@@ -60,7 +61,8 @@ def _iteration_after(inspection: Inspection, stage: Stage, number: int) -> tuple
 
 def _missing(inspection: Inspection, stage: Stage, number: int) -> list[int]:
     inside = iteration_folder(inspection.folder, number)
-    return [i for i in range(stage.partitions) if not inspection.has(f"{inside}/part-{i:05d}")]
+    there = inspection.have([f"{inside}/part-{i:05d}" for i in range(stage.partitions)])
+    return [i for i, found in enumerate(there) if not found]
 
 
 def remove_finished_iterations(
@@ -93,10 +95,6 @@ def remove_finished_iterations(
 
 
 def _remove_parts(store: ObjectStore, inside: str) -> None:
-    # Markers first: a marker without its objects would look damaged.
-    for key in store.keys(inside):
-        if key.startswith(f"{inside}/part-") and key.endswith(".json"):
-            store.remove(key)
-    for name in store.folders(inside):
-        if name.startswith("part-"):
-            store.remove_all(f"{inside}/{name}")
+    keys = store.keys(inside)
+    going = {key for key in keys if key.startswith(f"{inside}/part-")}
+    remove_parts(store, inside, going, (key for key in keys if key not in going))

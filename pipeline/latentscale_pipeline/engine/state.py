@@ -8,19 +8,19 @@ result is recomputed only if a stage that reads it isn't done.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from latentscale_pipeline.engine.changes import changes
 from latentscale_pipeline.engine.collection import record_collected
-from latentscale_pipeline.engine.inspection import COLLECTED, Inspection
+from latentscale_pipeline.engine.inspection import COLLECTED, Inspection, list_stages
 from latentscale_pipeline.engine.iterations import find_iteration
 from latentscale_pipeline.engine.reuse import reuse_parts, reuse_record, reuse_result
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.task import FINALISE, NOTHING_SPENT, Task, lasting_parts, part_key
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.storage.artifacts import CorruptResult, withdraw
-from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.objects import ObjectStore, run_requests
 
 
 @dataclass
@@ -76,12 +76,18 @@ class StageState:
 
 def is_complete(work: Work) -> bool:
     """Return whether every stage of a job is complete; nothing is changed."""
-    return all(is_stage_complete(work, stage) for stage in work.stages)
+    listed = list_stages(work.store)
+    return all(run_requests(lambda stage: _is_complete(work, stage, listed), work.stages))
 
 
 def is_stage_complete(work: Work, stage: Stage) -> bool:
     """Return whether a stage has its result, or a record that it was collected."""
-    inspection = Inspection(work.store, work.folder(stage), repair=False)
+    return _is_complete(work, stage, list_stages(work.store, work.folder(stage)))
+
+
+def _is_complete(work: Work, stage: Stage, listed: Mapping[str, Mapping[str, int]]) -> bool:
+    folder = work.folder(stage)
+    inspection = Inspection(work.store, folder, repair=False, listed=listed.get(folder, {}))
     collected = stage.temporary == "result" and inspection.record is not None
     return collected or _has_all(stage, inspection)
 
@@ -94,14 +100,12 @@ def has_result(work: Work, stage: Stage, *, passing: bool = False) -> bool:
     collected = stage.temporary == "parts" and not passing
     inspection = Inspection(work.store, work.folder(stage), repair=False, collected=collected)
     parts = lasting_parts(inspection.folder, stage)
-    return all(inspection.has(part) for part in (parts if stage.lasting_parts else parts[-1:]))
+    return all(inspection.have(parts if stage.lasting_parts else parts[-1:]))
 
 
 def _has_all(stage: Stage, inspection: Inspection) -> bool:
     parts = lasting_parts(inspection.folder, stage)
-    return all(
-        inspection.has(part) for part in (parts[-1:] if _lost_parts(stage, inspection) else parts)
-    )
+    return all(inspection.have(parts[-1:] if _lost_parts(stage, inspection) else parts))
 
 
 def _lost_parts(stage: Stage, inspection: Inspection) -> bool:
@@ -123,16 +127,18 @@ def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -
         only the presence and sizes of other jobs' results are checked.
     """
     states: dict[str, StageState] = {}
+    listed = list_stages(work.store)
     # Readers first: they decide whether temporary results are needed.
     for stage in reversed(work.stages):
         readers = [reader for reader in work.readers(stage) if not states[reader.name].done]
-        states[stage.name] = _inspect(work, stage, thorough, repair, readers)
+        states[stage.name] = _inspect(work, stage, thorough, repair, readers, listed)
     return [states[stage.name] for stage in work.stages]
 
 
 def inspect_stage(work: Work, stage: Stage, *, repair: bool) -> StageState:
     """Inspect one stage of a job, as :func:`inspect_stages` does for all stages."""
-    return _inspect(work, stage, False, repair, _waiting_readers(work, stage))
+    listed = list_stages(work.store, stage.folder)
+    return _inspect(work, stage, False, repair, _waiting_readers(work, stage), listed)
 
 
 def _waiting_readers(work: Work, stage: Stage) -> list[Stage]:
@@ -146,10 +152,18 @@ def _waiting_readers(work: Work, stage: Stage) -> list[Stage]:
 
 
 def _inspect(
-    work: Work, stage: Stage, thorough: bool, repair: bool, readers: Sequence[Stage]
+    work: Work,
+    stage: Stage,
+    thorough: bool,
+    repair: bool,
+    readers: Sequence[Stage],
+    listed: Mapping[str, Mapping[str, int]],
 ) -> StageState:
     state = StageState(stage, work.folder(stage))
-    inspection = Inspection(work.store, state.folder, thorough, state.problems, repair)
+    inspection = Inspection(
+        *(work.store, state.folder, thorough, state.problems, repair),
+        listed=listed.get(state.folder, {}),
+    )
     unneeded = stage.temporary == "result" and not readers
     passing = any(stage.name in reader.reads_passing for reader in readers)
     if unneeded and inspection.record is not None:
@@ -184,7 +198,7 @@ def _inspect(
     elif reused:
         state.origin = f"resumed: {reused} of {stage.partitions} parts reused from other jobs"
     elif state.done or not state.origin:
-        state.origin = _origin(work, state)
+        state.origin = _origin(work, state, listed)
     state.collected = state.done and inspection.record is not None and not has_result(work, stage)
     return state
 
@@ -241,9 +255,9 @@ def _inspect_own(state: StageState, inspection: Inspection, whole: bool) -> None
     parts = [part_key(state.folder, stage, index) for index in range(stage.partitions)]
     gone = whole and _lost_parts(stage, inspection)
     # The only part of a stage may be its result, which has been inspected already.
-    there = [
-        gone or (whole if part.endswith("/result") else inspection.has(part)) for part in parts
-    ]
+    looked_at = [] if gone else [part for part in parts if not part.endswith("/result")]
+    found_parts = dict(zip(looked_at, inspection.have(looked_at), strict=True))
+    there = [gone or found_parts.get(part, whole) for part in parts]
     missing = [index for index, found in enumerate(there) if not found]
     state.found = stage.partitions - len(missing)
     state.finalised = whole
@@ -253,7 +267,7 @@ def _inspect_own(state: StageState, inspection: Inspection, whole: bool) -> None
         state.waiting.append(FINALISE)
 
 
-def _origin(work: Work, state: StageState) -> str:
+def _origin(work: Work, state: StageState, listed: Iterable[str]) -> str:
     stage = state.stage
     if state.done:
         return "already done"
@@ -271,7 +285,7 @@ def _origin(work: Work, state: StageState) -> str:
         changed = changes(earlier.dependencies, work.dependencies[stage.name], code)
         if changed:
             return f"computed: {changed} changed since {earlier.when}"
-    if work.store.folders(stage.folder):
+    if any(folder.startswith(f"{stage.folder}/") for folder in listed):
         return "computed: configuration, input or code differ from an earlier run"
     return "computed"
 

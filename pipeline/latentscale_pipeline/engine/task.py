@@ -31,6 +31,7 @@ from latentscale_pipeline.storage.artifacts import (
     StoredArtifact,
     create_marker,
     need_marker,
+    need_markers,
     read_marker,
     write_arrays,
 )
@@ -245,7 +246,7 @@ def _inputs(store: ObjectStore, task: Task) -> Inputs:
     parts: list[StoredArtifact] = []
     if task.index == FINALISE and not first:
         siblings = (replace(task, index=index) for index in range(stage.partitions))
-        parts = [need_marker(store, sibling.part) for sibling in siblings]
+        parts = need_markers(store, [sibling.part for sibling in siblings])
     before = iteration_folder(task.folder, task.iteration - 1)
     reading = stage.reads_last_iteration and task.index != FINALISE and task.iteration > 1
     last = _Parts(store, before, stage.partitions if reading else 0)

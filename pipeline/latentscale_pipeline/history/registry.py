@@ -14,7 +14,6 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,11 +31,8 @@ from latentscale_pipeline.history.entries import (
 )
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.control_chart import JobOfSeries
-from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.objects import ObjectStore, run_requests
 from latentscale_pipeline.views.formatting import printable
-
-READERS = 16
-"""Number of entries read concurrently, to hide the latency of a remote store."""
 
 LATEST = "latest"
 """The name of the newest job whose gates didn't fail."""
@@ -106,8 +102,7 @@ class Registry:
             If an entry is damaged.
         """
         keys = [key for key in self.store.keys("entries") if key.endswith(".parquet")]
-        with ThreadPoolExecutor(READERS) as pool:
-            read = list(pool.map(self._read, keys))
+        read = run_requests(self._read, keys)
         accepted, rejected = self._texts("accepted"), self._texts("rejected")
         places = self._texts("places")
         evaluated = {entry.job for entry in read if entry.evaluation is not None}

@@ -12,11 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from latentscale_pipeline.engine.collection import PARTS
-from latentscale_pipeline.engine.inspection import COLLECTED, GONE
+from latentscale_pipeline.engine.inspection import COLLECTED, GONE, group_by_stage
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.jobs.stored_plan import read_plan, stage_folder
 from latentscale_pipeline.storage.artifacts import (
@@ -26,7 +25,7 @@ from latentscale_pipeline.storage.artifacts import (
     read_marker,
 )
 from latentscale_pipeline.storage.canonical import digest
-from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.objects import ObjectStore, run_requests
 
 INVENTORY_KEY = "inventory.json"
 SCHEMA = "latentscale.inventory/1"
@@ -36,9 +35,6 @@ DOCUMENTS = (
     *("provenance.json", "report.html", "results.json"),
 )
 """The documents of a finished job."""
-
-READERS = 16
-"""Number of markers read concurrently, to hide the latency of a remote store."""
 
 Files = Mapping[str, Mapping[str, Any]]
 """Key, size and XXH3-64 of each file, as markers describe their objects, by key."""
@@ -121,7 +117,9 @@ def write_inventory(store: ObjectStore, to_come: Collection[str] = ()) -> None:
         for key in sizes
         if key in DOCUMENTS or (_RECORDS.fullmatch(key) and not _may_grow(store, key))
     ]
-    files = {key: _known_or_read(store, key, known) for key in kept}
+    files = dict(
+        zip(kept, run_requests(lambda key: _known_or_read(store, key, known), kept), strict=True)
+    )
     files |= {key: describe_object(key, b"") for key in to_come}
     files |= _stage_files(store, sizes)
     _write(store, files)
@@ -172,13 +170,16 @@ def _stage_files(store: ObjectStore, sizes: Mapping[str, int]) -> Files:
         arrays = [{name: file[name] for name in ("key", "size", "xxh3")} for file in there]
         return [describe_object(f"{part}.json", data), *arrays]
 
-    parts: list[tuple[str, Collection[str]]] = []
-    for stage in planned_folders(store):
-        there, _, gone = stage_parts(store, stage, finished=True)
-        parts += [(part, gone) for part in there]
-    with ThreadPoolExecutor(READERS) as pool:
-        described = pool.map(lambda part: describe(*part), parts)
-        return {file["key"]: file for files in described for file in files}
+    listed = group_by_stage(sizes)
+
+    def find(stage: Mapping[str, Any]) -> list[tuple[str, Collection[str]]]:
+        keys = listed.get(stage_folder(stage), ())
+        there, _, gone = stage_parts(store, stage, keys, finished=True)
+        return [(part, gone) for part in there]
+
+    parts = [part for found in run_requests(find, planned_folders(store)) for part in found]
+    described = run_requests(lambda part: describe(*part), parts)
+    return {file["key"]: file for files in described for file in files}
 
 
 def planned_folders(store: ObjectStore) -> list[Mapping[str, Any]]:
@@ -199,16 +200,18 @@ def planned_folders(store: ObjectStore) -> list[Mapping[str, Any]]:
 
 
 def stage_parts(
-    store: ObjectStore, stage: Mapping[str, Any], *, finished: bool
+    store: ObjectStore, stage: Mapping[str, Any], keys: Collection[str], *, finished: bool
 ) -> tuple[list[str], list[str], Collection[str]]:
     """List a stage's parts that have a marker, those that lack one, and its removed arrays.
 
+    ``keys`` are those of all objects in the stage's folder.
     Temporary results that were removed have left a record. The states of an iterated stage are
     needed only if its result is damaged, and are left out if the result is there.
     """
     folder = stage_folder(stage)
-    there = [key.removesuffix(".json") for key in store.keys(folder) if key.endswith(".json")]
-    record = read_marker(store, f"{folder}/{COLLECTED}")
+    there = sorted(key.removesuffix(".json") for key in keys if key.endswith(".json"))
+    collected = f"{folder}/{COLLECTED}"
+    record = read_marker(store, collected) if collected in there else None
     if record is not None and f"{folder}/result" not in there:
         return [record.part], [], ()
     if _iterated(stage) and f"{folder}/result" in there:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -21,16 +20,13 @@ from latentscale_pipeline.engine.work import EarlierPlan
 from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.stored_plan import planned_code, planned_stages, read_plan
-from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.objects import ObjectStore, run_requests
 
 INDEX = ".index"
 """Folder of the index below the output."""
 
 EARLIER_JOBS = 8
 """How many jobs of the same name are searched for the reason why a stage is recomputed."""
-
-WRITERS = 16
-"""Number of entries written concurrently, to hide the latency of a remote store."""
 
 _PART = re.compile(r"stages/([^/]+)/[0-9a-f]{16}/(?:part-\d{5,}|result)")
 
@@ -51,8 +47,7 @@ def enter_in_index(plan: Plan) -> None:
         with contextlib.suppress(BadInput):
             output.write(f"{INDEX}/{key}/{plan.id}", place.encode(), durable=False)
 
-    with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(enter, entries.items()))
+    run_requests(enter, entries.items())
 
 
 def find_stored_results(plan: Plan) -> Callable[[str], list[ObjectStore]]:

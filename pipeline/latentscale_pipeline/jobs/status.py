@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,7 +54,7 @@ from latentscale_pipeline.storage.lock import (
     read_holders,
     read_lock,
 )
-from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.objects import ObjectStore, run_requests
 from latentscale_pipeline.views.formatting import format_duration
 
 State = Literal[
@@ -64,9 +63,6 @@ State = Literal[
 
 ENDED: tuple[State, ...] = ("cancelled", "interrupted", "failed")
 """States of a job whose last run ended without results."""
-
-READERS = 16
-"""Number of markers, or jobs, read concurrently, to hide the latency of a remote store."""
 
 _MARKER = re.compile(
     r"(?P<folder>stages/[^/]+/[^/]+)/(?P<name>(?:round-\d{4,}/)?(?:part-\d{5,}|[a-z]+))\.json"
@@ -190,11 +186,8 @@ class MarkerCosts:
         wanted = list(parts)
         unknown = [part for part in wanted if part not in self._known]
         if unknown:
-            with ThreadPoolExecutor(READERS) as pool:
-                found = pool.map(self._read, unknown)
-                self._known |= {
-                    part: cost for part, cost in zip(unknown, found, strict=True) if cost
-                }
+            found = run_requests(self._read, unknown)
+            self._known |= {part: cost for part, cost in zip(unknown, found, strict=True) if cost}
         return [self._known[part] for part in wanted if part in self._known]
 
     def _read(self, part: str) -> Cost | None:
@@ -248,8 +241,7 @@ def list_statuses(output: str) -> list[JobStatus]:
         job = store.child(name)
         return read_status(job) if is_job(job) else None
 
-    with ThreadPoolExecutor(READERS) as pool:
-        return [status for status in pool.map(look, names) if status is not None]
+    return [status for status in run_requests(look, names) if status is not None]
 
 
 def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStatus:

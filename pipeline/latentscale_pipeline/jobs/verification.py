@@ -17,6 +17,7 @@ from latentscale_pipeline.jobs.inventory import (
     read_inventory,
     stage_parts,
 )
+from latentscale_pipeline.jobs.stored_plan import stage_folder
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.artifacts import (
     CorruptResult,
@@ -115,7 +116,8 @@ def _verify_parts(store: ObjectStore, progress: Progress) -> Verification:
         problems.append(_missing(store, "report.html"))
     parts: list[tuple[str, Collection[str]]] = []
     for stage in planned_folders(store):
-        there, lacking, gone = stage_parts(store, stage, finished=finished)
+        keys = store.keys(stage_folder(stage))
+        there, lacking, gone = stage_parts(store, stage, keys, finished=finished)
         parts += [(part, gone) for part in there]
         problems += [_missing(store, f"{part}.json") for part in lacking]
     files, size = len(names) + finished + len(parts), 0

@@ -16,9 +16,10 @@ import io
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.storage.canonical import digest
-from latentscale_pipeline.storage.objects import Bytes, CutShort, ObjectStore
+from latentscale_pipeline.storage.objects import Bytes, CutShort, ObjectStore, run_requests
 
 Array = NDArray[Any]
 
@@ -230,6 +231,11 @@ def read_marker(store: ObjectStore, part: str) -> StoredArtifact | None:
         return None
 
 
+def read_markers(store: ObjectStore, parts: Iterable[str]) -> list[StoredArtifact | None]:
+    """Return what :func:`read_marker` returns for each part; several are read at once."""
+    return run_requests(partial(read_marker, store), parts)
+
+
 def parse_marker(store: ObjectStore, part: str, data: bytes) -> StoredArtifact | None:
     """Return the result that a marker's bytes describe, or None if they are damaged."""
     try:
@@ -258,7 +264,16 @@ def need_marker(store: ObjectStore, part: str) -> StoredArtifact:
     CorruptResult
         If its marker is missing or damaged.
     """
-    found = read_marker(store, part)
+    return checked_marker(part, read_marker(store, part))
+
+
+def need_markers(store: ObjectStore, parts: Sequence[str]) -> list[StoredArtifact]:
+    """Return what :func:`need_marker` returns for each part; several are read at once."""
+    return list(map(checked_marker, parts, read_markers(store, parts)))
+
+
+def checked_marker(part: str, found: StoredArtifact | None) -> StoredArtifact:
+    """Return a part's result as it was read; None raises :class:`CorruptResult`."""
     if found is None:
         raise CorruptResult(part, f"{part}.json is missing or damaged")
     return found
@@ -375,15 +390,55 @@ def collect_garbage(store: ObjectStore, folder: str) -> list[str]:
     list of str
         The deleted keys.
     """
-    arrays = [key for key in store.keys(folder) if key.endswith(".npy")]
+    keys = store.keys(folder)
+    there = frozenset(keys)
+    arrays = [key for key in keys if key.endswith(".npy")]
+    attempts = dict.fromkeys(key.rpartition("/")[0] for key in arrays)
+    tries = Counter(map(_part_of, attempts))
+    # Of a part with a marker, the only attempt that left anything is the one that the marker names.
     # A listing may still lack a marker that was published after its arrays.
-    parts = {key.rpartition("/")[0].rpartition(".")[0] for key in arrays}
-    markers = {part: read_marker(store, part) for part in parts}
-    winners = {f"{part}.{marker.attempt}" for part, marker in markers.items() if marker}
-    garbage = [key for key in arrays if key.rpartition("/")[0] not in winners]
-    for key in garbage:
-        store.remove(key)
+    sole = {a for a in attempts if tries[_part_of(a)] == 1 and f"{_part_of(a)}.json" in there}
+    parts = dict.fromkeys(_part_of(attempt) for attempt in attempts if attempt not in sole)
+    winners = {f"{m.part}.{m.attempt}" for m in read_markers(store, parts) if m is not None}
+    garbage = [key for key in arrays if key.rpartition("/")[0] not in winners | sole]
+    run_requests(store.remove, garbage)
     return garbage
+
+
+def _part_of(attempt: str) -> str:
+    """Return the part that an attempt's folder belongs to."""
+    return attempt.rpartition(".")[0]
+
+
+def remove_parts(
+    store: ObjectStore, folder: str, going: Iterable[str], staying: Iterable[str]
+) -> None:
+    """Remove objects of parts.
+
+    Parameters
+    ----------
+    store : ObjectStore
+        The job folder.
+    folder : str
+        The folder of the parts.
+    going, staying : iterable of str
+        Keys of all objects in the folder: those that are removed, and the others.
+    """
+    # Markers first: a marker without its objects would look damaged.
+    going = sorted(going, key=lambda key: not key.endswith(".json"))
+    markers = [key for key in going if key.endswith(".json")]
+    run_requests(store.remove, markers)
+    arrays = going[len(markers) :]
+    if store.is_local:  # whole folders, with what killed writers left there
+
+        def inside(key: str) -> str:
+            return key[len(folder) + 1 :].partition("/")[0]
+
+        kept = set(map(inside, staying))
+        folders = [name for name in store.folders(folder) if name not in kept]
+        run_requests(store.remove_all, [f"{folder}/{name}" for name in folders])
+        arrays = [key for key in arrays if inside(key) not in folders]
+    run_requests(store.remove, arrays)
 
 
 def _encode(array: Array) -> bytes:

@@ -25,7 +25,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
@@ -45,6 +46,7 @@ from latentscale_pipeline.storage.urls import open_url, strip_credentials, witho
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 Bytes = bytes | bytearray | memoryview
 Move = Callable[[Path, Path], None]
 
@@ -101,6 +103,9 @@ LARGE = 32 << 20
 
 READ_AHEAD = 8 << 20
 """Bytes per request when an object is read as a file."""
+
+REQUESTS = 16
+"""Number of requests at once, to hide the latency of a remote store."""
 
 _READ_BACK_BYTES = 1 << 20
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
@@ -507,6 +512,19 @@ class ObjectStore:
             if _patience(error, self.is_local):
                 self._gave_up = time.monotonic()
             raise _explained(error, self.locate(key)) from error
+
+
+def run_requests(operation: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Run an operation that waits for a store on each item, several at once.
+
+    The results have the order of the items. If operations fail, the error of the first one of them
+    is raised.
+    """
+    items = list(items)
+    if len(items) < 2:
+        return [operation(item) for item in items]
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        return list(pool.map(operation, items))
 
 
 def retry_while_unreachable(

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from latentscale_pipeline.engine.collection import collect_job, has_garbage
 from latentscale_pipeline.engine.loop import run_stages
-from latentscale_pipeline.engine.state import StageState, inspect_stage, inspect_stages
+from latentscale_pipeline.engine.state import StageState, inspect_stage, inspect_stages, is_complete
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.executors import stepwise
 from latentscale_pipeline.executors.threads import ThreadExecutor
@@ -113,7 +114,7 @@ def test_a_kill_within_a_removal_costs_nothing(
 
         return last
 
-    monkeypatch.setattr("latentscale_pipeline.engine.collection.REMOVERS", 1)
+    monkeypatch.setattr("latentscale_pipeline.storage.objects.REQUESTS", 1)
     for name in ("remove", "remove_all"):
         monkeypatch.setattr(ObjectStore, name, mortal(getattr(ObjectStore, name)))
     run(make_work(tmp_path / "whole", toy.temporary()), ThreadExecutor)
@@ -230,3 +231,39 @@ def test_what_an_earlier_job_removed_is_computed_only_for_a_stage_that_reads_it(
     assert "part_corrupt" not in {event for event, _ in events}
     again, _ = run(borrower, ThreadExecutor)
     assert not again.computed()
+
+
+def test_folders_are_listed_once_for_all_stages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find what a job has, and whether anything can go: on a remote store each list waits."""
+    work = make_work(tmp_path, toy.temporary())
+    listed: list[str] = []
+    sizes = ObjectStore.sizes
+
+    def watched(store: ObjectStore, prefix: str = "") -> dict[str, int]:
+        listed.append(prefix)
+        return sizes(store, prefix)
+
+    monkeypatch.setattr(ObjectStore, "sizes", watched)
+    states = inspect_stages(work)
+    assert listed == ["stages"]
+    run_stages(work, states, ThreadExecutor, "run", Events())
+    listed.clear()
+    assert is_complete(work)
+    assert not has_garbage(work, [])
+    assert listed == ["stages", "stages"]
+
+
+def test_a_superseded_stage_goes(tmp_path: Path) -> None:
+    work = make_work(tmp_path, toy.temporary())
+    run(work, ThreadExecutor)
+    for key in ("other", "named"):
+        work.store.write(f"stages/low/{key}/result.json", b"{}")
+    work.store.write("stages/notes.txt", b"of a user")
+    assert has_garbage(work, [])
+    collect_job(work, ["stages/low/named/result.a-0/numbers.npy"])
+    assert not has_garbage(work, ["stages/low/named/result.a-0/numbers.npy"])
+    assert set(work.store.folders("stages/low")) == {work.keys["low"], "named"}
+    assert work.store.read("stages/notes.txt") == b"of a user"
+    assert left(work) == LEFT
