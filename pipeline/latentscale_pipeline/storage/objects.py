@@ -42,7 +42,12 @@ from latentscale_pipeline.errors import (
     StoreFull,
     first_line,
 )
-from latentscale_pipeline.storage.urls import open_url, strip_credentials, without_credentials
+from latentscale_pipeline.storage.urls import (
+    has_query,
+    open_url,
+    strip_credentials,
+    without_credentials,
+)
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -244,7 +249,7 @@ class ObjectStore:
                 raise
             except Exception as error:  # noqa: BLE001 -- stores refuse ranges beyond the end
                 problem = error
-            if len(data) == stop - start:
+            if len(data) >= stop - start:
                 return data
             size = int(self._fs.info(self._path(key))["size"] or 0)
             if size < stop:
@@ -252,8 +257,15 @@ class ObjectStore:
             came = f"received {len(data)} bytes instead of {stop - start}"
             raise problem or OSError(errno.EIO, came)
 
-        # HTTP has no empty ranges.
-        return cast(bytes, self._attempt(read, key)) if start < stop else b""
+        if start >= stop:
+            return b""  # HTTP has no empty ranges
+        found = cast(bytes, self._attempt(read, key))
+        if len(found) > stop - start:
+            raise BadInput(
+                f"{self.locate(key)}: the server sends the whole file where a part is asked for; "
+                "download the file and name it there"
+            )
+        return found
 
     def write(self, key: str, data: Bytes, *, durable: bool = True) -> None:
         """Store an object, replacing one with the same key.
@@ -420,6 +432,8 @@ class ObjectStore:
                     path.unlink()
 
     def _path(self, key: str) -> str:
+        if key and has_query(self._root):
+            raise FileNotFoundError(errno.ENOENT, "an address with a query is one file", self.url)
         return f"{self._root}/{key}".rstrip("/") if key else self._root
 
     def _size(self, key: str) -> int | None:

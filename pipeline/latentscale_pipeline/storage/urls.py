@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import fsspec
+from fsspec.archive import AbstractArchiveFileSystem
 
 from latentscale_pipeline.errors import BadInput, first_line, how_to_install
 
@@ -39,6 +40,19 @@ _CREDENTIALS = re.compile(
 _OVERRIDE = re.compile(
     r"^((?:-o)?\s*(?:[\w.]*storage_options\b[\w.]*=|[\w.]+=(?=\s*\{.*\bstorage_options\b))).*",
     re.DOTALL,
+)
+_SIGNED_WITH = ("x-amz-", "x-goog-", "x-oss-")
+_SIGNATURE = frozenset(
+    (
+        *("awsaccesskeyid", "googleaccessid", "ossaccesskeyid", "key-pair-id"),
+        *("signature", "expires", "policy", "sig"),
+    )
+)
+_SHARED_ACCESS = frozenset(  # short names, which others may use without "sig"
+    (
+        *("sv", "ss", "st", "se", "sr", "sp", "srt", "sip", "spr", "sdd"),
+        *("skoid", "sktid", "skt", "ske", "sks", "skv", "saoid", "suoid", "scid"),
+    )
 )
 _CHAINED = re.compile(r"::(?=[\w+.-]+://)")
 
@@ -103,6 +117,30 @@ def use_options(options: Options) -> None:
 def options_in_force() -> dict[str, dict[str, Any]]:
     """Return the current storage options, to pass them to another process."""
     return copy.deepcopy(dict(fsspec.config.conf))
+
+
+def is_archive(fs: Any) -> bool:
+    """Return whether a file system is that of the files within an archive."""
+    return isinstance(fs, AbstractArchiveFileSystem)
+
+
+def has_query(url: str) -> bool:
+    """Return whether a web address has a query string, so that nothing can lie below it."""
+    return url.lower().startswith(("http://", "https://")) and "?" in url
+
+
+def unsigned_query(url: str) -> str:
+    """Return the query string of a web address without the parameters that sign it.
+
+    It may hold other secrets, so it must not be shown or stored.
+    """
+    if not has_query(url):
+        return ""
+    named = [(part.partition("=")[0].lower(), part) for part in urlsplit(url).query.split("&")]
+    signs = _SIGNATURE | (_SHARED_ACCESS if "sig" in dict(named) else frozenset())
+    return "&".join(
+        part for name, part in named if name not in signs and not name.startswith(_SIGNED_WITH)
+    )
 
 
 def strip_credentials(url: str) -> str:

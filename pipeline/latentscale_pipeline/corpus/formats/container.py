@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,20 +127,23 @@ class Container(ABC):
         """Refuse a field that can't be complete, before any of its rows is read."""
 
 
-def joined_fields(columns: Mapping[str, np.dtype[np.floating]], rows: int) -> list[Field]:
-    """Join float columns of a table, one for each dimension, to fields of vectors.
+def joined_fields(columns: Mapping[str, np.dtype[Any]], rows: int) -> list[Field]:
+    """Join numeric columns of a table, one for each dimension, to fields of vectors.
 
     Columns whose names differ only in a number at the end belong together, in the order of the
     numbers: ``emb_0 … emb_383`` become one field, ``emb_*``. If no columns are numbered, all float
-    columns become one field, ``*``.
+    columns become one field, ``*``. Columns of whole numbers may be ids or labels, so they are
+    dimensions only where at least two float columns have the same name but for the number: programs
+    write 0.0 as ``0``.
 
     Parameters
     ----------
     columns : mapping of str to numpy dtype
-        The float columns, in the table's order.
+        The columns of floats and of whole numbers, in the table's order.
     rows : int
         Number of rows of the table.
     """
+    floats = {name: dtype for name, dtype in columns.items() if dtype.kind == "f"}
     numbered: defaultdict[str, dict[int, str]] = defaultdict(dict)
     for name in columns:
         match = re.fullmatch(r"(.*?)(\d+)", name, re.DOTALL)
@@ -149,14 +152,18 @@ def joined_fields(columns: Mapping[str, np.dtype[np.floating]], rows: int) -> li
     groups = {
         f"{stem}*": tuple(members[number] for number in sorted(members))
         for stem, members in numbered.items()
-        if len(members) > 1
+        if sum(member in floats for member in members.values()) > 1
     }
-    if not groups and len(columns) > 1:
-        groups = {"*": tuple(columns)}
+    if not groups and len(floats) > 1:
+        groups = {"*": tuple(floats)}
     return [
-        Field(name, (rows, len(members)), np.result_type(*(columns[m] for m in members)), members)
+        Field(name, (rows, len(members)), np.result_type(*_known(floats, members)), members)
         for name, members in groups.items()
     ]
+
+
+def _known(dtypes: Mapping[str, np.dtype[Any]], names: Iterable[str]) -> list[np.dtype[Any]]:
+    return [dtypes[name] for name in names if name in dtypes]
 
 
 def choose_vectors(

@@ -18,7 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError, first_line
 from latentscale_pipeline.storage.objects import FULL, ObjectStore
-from latentscale_pipeline.storage.urls import strip_credentials
+from latentscale_pipeline.storage.urls import has_query, strip_credentials
 
 BLOCK_BYTES = 8 << 20
 """Approximate number of bytes that are decoded at a time."""
@@ -85,7 +85,8 @@ class File:
     @property
     def suffix(self) -> str:
         """Suffix of its name in lower case, such as ``.fbin``."""
-        name = self.path.rsplit("/", 1)[-1].lower()
+        path = self.path.partition("?")[0] if has_query(self.path) else self.path
+        name = path.rsplit("/", 1)[-1].lower()
         return name[name.rfind(".") :] if "." in name else ""
 
     def open(self) -> BinaryIO:

@@ -28,10 +28,10 @@ from latentscale_pipeline.corpus.formats.container import (
 )
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File
 from latentscale_pipeline.corpus.formats.lines import (
-    SNIFFED_BYTES,
     SNIFFED_ROWS,
     Lines,
     count_lines,
+    sniff,
 )
 from latentscale_pipeline.errors import BadInput
 
@@ -73,11 +73,11 @@ class JsonLines(Container):
 
     def as_written(self, field: Field) -> Field:
         """Return a field with its whole numbers as texts: a later row may have another text."""
-        return replace(field, dtype=STRINGS) if field.dtype.kind == "i" else field
+        return replace(field, dtype=STRINGS) if field.dtype.kind in "iu" else field
 
     def untyped(self, field: Field) -> bool:
         """Return whether later values may be of another type; texts stay texts."""
-        return len(field.shape) == 1 and (field.unseen or field.dtype.kind in "if")
+        return len(field.shape) == 1 and (field.unseen or field.dtype.kind in "iuf")
 
     def _value(self, field: Field, row: int, offset: int, line: str) -> Any:
         """Return one row's value of a field."""
@@ -110,7 +110,7 @@ def is_json_lines(file: File, head: bytes) -> bool:
         return False
     if file.suffix in SUFFIXES:
         return True
-    first = _first_objects(file.head(SNIFFED_BYTES), file.size)
+    first = _first_objects(sniff(file), file.size)
     # One line of a .json is a document, even if it could be a row.
     return _are_rows(first) and not (len(first) == 1 and file.suffix == ".json")
 
@@ -123,15 +123,15 @@ def open_json_lines(file: File) -> JsonLines:
     BadInput
         If it is a JSON document of another form.
     """
-    first = _first_objects(file.head(SNIFFED_BYTES), file.size)
+    first = _first_objects(sniff(file), file.size)
     if not _are_rows(first):
         raise BadInput(f"{file.name}: {NOT_LINES}")
     lines = count_lines(file)
     names = dict.fromkeys(name for found in first for name in found)
     fields = [_field(name, [found.get(name) for found in first], lines.rows) for name in names]
     known = tuple(field for field in fields if field is not None)
-    numbers = {f.name: f.dtype for f in known if f.dtype.kind == "f" and len(f.shape) == 1}
-    joined = joined_fields(cast("dict[str, np.dtype[np.floating]]", numbers), lines.rows)
+    numbers = {f.name: f.dtype for f in known if f.dtype.kind in "iuf" and len(f.shape) == 1}
+    joined = joined_fields(numbers, lines.rows)
     return JsonLines(file.name, (*known, *joined), lines, single=[*names] == [""])
 
 
@@ -174,7 +174,12 @@ def _field(name: str, values: list[Any], rows: int) -> Field | None:
         return Field(name, (rows, d), np.dtype(np.float64))
     if all(value is None for value in values):
         return Field(name, (rows,), STRINGS, unseen=True)
-    dtypes = {"integer": np.dtype(np.int64), "number": np.dtype(np.float64), "text": STRINGS}
+    dtypes = {
+        "integer": np.dtype(np.int64),
+        "unsigned": np.dtype(np.uint64),
+        "number": np.dtype(np.float64),
+        "text": STRINGS,
+    }
     return Field(name, (rows,), cast("np.dtype[Any]", dtypes[kind])) if kind else None
 
 
@@ -188,8 +193,12 @@ def _kind(values: Iterable[Any]) -> str | None:
     if not all(isinstance(value, str | bool | int | float) for value in present):
         return None
     if all(_is_number(value) for value in present):
-        whole = all(isinstance(value, int) and abs(value) < 2**63 for value in present)
-        return "integer" if whole else "number"
+        if not all(isinstance(value, int) for value in present):
+            return "number"
+        if all(-(2**63) <= value < 2**63 for value in present):
+            return "integer"
+        # Hashes of 64 bits; larger numbers are texts, because a float would round them.
+        return "unsigned" if all(0 <= value < 2**64 for value in present) else "text"
     return "text"
 
 
@@ -217,7 +226,7 @@ def _vector(value: Any, d: int, where: str) -> list[float]:
 
 
 def _number(value: Any, field: Field, where: str) -> Any:
-    whole = field.dtype.kind == "i"
+    whole = field.dtype.kind in "iu"
     if value is None and not whole:
         return np.nan
     if not _is_number(value) or (whole and not isinstance(value, int)):

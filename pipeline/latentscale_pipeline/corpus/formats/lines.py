@@ -63,7 +63,7 @@ class Lines:
             for line in _whole_rows(opened, self.separator, self.file.name, offset):
                 if row >= stop:
                     return
-                if self.keep_empty or line.strip():
+                if self.keep_empty or not _is_empty(line, self.separator):
                     if row >= start:
                         yield row, offset, self._decoded(line, row, offset)
                     row += 1
@@ -92,12 +92,17 @@ def count_lines(
     starts: list[int] = []
     with _opened(file) as opened:
         for line in _whole_rows(opened, separator, file.name):
-            if keep_empty or line.strip():
+            if keep_empty or not _is_empty(line, separator):
                 if rows >= 0 and rows % NOTED_ROWS == 0:
                     starts.append(offset)
                 rows += 1
             offset += len(line)
     return Lines(file, max(rows, 0), tuple(starts) or (offset,), keep_empty, separator)
+
+
+def _is_empty(line: bytes, separator: str) -> bool:
+    """Return whether a line has nothing: neither a value nor a tab between values that lack."""
+    return not line.strip(b" \r\n" if separator == "\t" else None)
 
 
 def _whole_rows(
@@ -149,6 +154,14 @@ def _ends_inside(line: bytes, separator: bytes, inside: bool) -> bool:
     return False
 
 
+def sniff(file: File) -> bytes:
+    """Return enough of a file's beginning for its first two rows."""
+    head = file.head(SNIFFED_BYTES)
+    if len(head) < file.size and head.count(b"\n") < 2 and b"\0" not in head:
+        head = file.head(2 * MAX_ROW_BYTES)
+    return head
+
+
 def first_lines(head: bytes, size: int, separator: str = "") -> list[str]:
     """Return the complete first rows of a file that aren't empty; none if it isn't text.
 
@@ -162,7 +175,7 @@ def first_lines(head: bytes, size: int, separator: str = "") -> list[str]:
     rows: list[str] = []
     with suppress(BadInput):  # the last row isn't complete
         for row in _whole_rows(io.BytesIO(text), separator, ""):
-            if row.strip():
+            if not _is_empty(row, separator):
                 rows.append(row.decode(errors="replace").strip("\r\n"))
             if len(rows) > SNIFFED_ROWS:
                 break

@@ -5,9 +5,10 @@ semicolons or blanks. If the first line has no numbers, or counts (``id,0,1,2``)
 columns; otherwise their names are their numbers, from 0. A first line with two whole numbers (rows
 and dimensions) is word2vec's header. Numeric columns are joined to vectors as in other tables
 (:func:`.container.joined_fields`). If some named columns have fractions, those with whole numbers
-only are left out of the vectors; without names, such a first or last column has to be explained by
-the user. A column of lists (``"[0.1, 0.2]"``) is a field of vectors. Empty lines are skipped, and
-an empty cell of a vector is read as NaN.
+only are left out of the vectors, unless their names are numbered like those of others; without
+names, such a first or last column has to be explained by the user. A column of lists (``"[0.1,
+0.2]"``) is a field of vectors. Empty lines are skipped, and an empty cell of a vector is read as
+NaN.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from latentscale_pipeline.corpus.formats.lines import (
     Lines,
     count_lines,
     first_lines,
+    sniff,
 )
 from latentscale_pipeline.errors import BadInput
 
@@ -60,7 +62,7 @@ _TEXT_BYTES = 128
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.I)
 _WHOLE = re.compile(r"[+-]?\d+")
-_LIST = re.compile(r"\[\s*[-+.\d][^\[\]]*[\s,][^\[\]]*\]")
+_LIST = re.compile(r"\[\s*(?:[-+.\d]|(?:nan|inf)\b)[^\[\]]*[\s,][^\[\]]*\]", re.I)
 _BLANKS = " \t\r\n"
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NEEDS_QUOTES = re.compile(r'[",\r\n]|^\s|\s$')
@@ -266,7 +268,7 @@ def open_text(file: File, delimiter: str | None = None, *, column: str | None = 
 
     If the first line names a ``column``, the file needs no numbers.
     """
-    head = file.head(SNIFFED_BYTES)
+    head = sniff(file)
     if b"\r" in head.rstrip(b"\r") and b"\n" not in head:
         raise BadInput(
             f"{file.name}: its lines end with carriage returns alone; write it with line feeds"
@@ -295,9 +297,10 @@ def open_text(file: File, delimiter: str | None = None, *, column: str | None = 
 
 def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
     lines = first_lines(head, file.size)
-    if lines and len(lines) < 2 and len(head) < file.size and len(head) < SNIFFED_BYTES:
+    if lines and len(lines) < 2 and len(head) < min(file.size, SNIFFED_BYTES):
         with file_errors(file.name):  # long rows: two lines don't fit in the first bytes
-            lines = first_lines(file.head(SNIFFED_BYTES), file.size)
+            head = sniff(file)
+        lines = first_lines(head, file.size)
     if not lines:
         return None
     second = lines[1].split() if len(lines) > 1 else []
@@ -311,8 +314,15 @@ def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
     if delimiter is None:
         _refuse_decimal_commas(file, example)
     outside = _LIST.sub("", example)
-    found = delimiter or next((sign for sign in "\t,;" if sign in outside), WHITESPACE)
-    dialect = Dialect(found, (), 0)
+    signs = [delimiter] if delimiter else [sign for sign in "\t,;" if sign in outside]
+    # A sign may stand in texts only: the next one separates fields then.
+    tried = (_separated(file, head, lines, sign) for sign in signs or [WHITESPACE])
+    return next((dialect for dialect in tried if dialect is not None), None)
+
+
+def _separated(file: File, head: bytes, lines: list[str], delimiter: str) -> Dialect | None:
+    """Return the dialect of a file whose fields a sign separates; None if they have no numbers."""
+    dialect = Dialect(delimiter, (), 0)
     if any('"' in line for line in lines[:2]):
         lines = first_lines(head, file.size, dialect.separator)
         if not lines:
@@ -323,10 +333,10 @@ def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
         return None
     if len(cells) == 2 and len(cells[0]) == len(cells[1]) and _names_columns(cells[0]):
         names = tuple(cells[0])
-        return Dialect(found, names, 1) if len(set(names)) == len(names) else None
+        return Dialect(delimiter, names, 1) if len(set(names)) == len(names) else None
     if len(lines) > 1 and sum(numbers[0]) < 2 and not any(map(_LIST.fullmatch, cells[0])):
         return None
-    return Dialect(found, tuple(str(place) for place in range(len(cells[0]))), 0)
+    return Dialect(delimiter, tuple(str(place) for place in range(len(cells[0]))), 0)
 
 
 def _naming(lines: Sequence[str], column: str | None) -> Dialect | None:
@@ -393,7 +403,10 @@ def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, .
     # With names, a column of whole numbers may be an id; without names, it is taken as values.
     unnamed = dialect.skipped == 0 or dialect.stated is not None
     taken = unnamed or all(numbers.values())
-    joined = {name: np.dtype(np.float64) for name, whole in numbers.items() if taken or not whole}
+    joined = {
+        name: np.dtype(np.float64 if taken or not whole else np.int64)
+        for name, whole in numbers.items()
+    }
     fields = [Field(name, (rows,), dtype) for name, dtype in dtypes.items()]
     fields += [Field(name, (rows, d), np.dtype(np.float64)) for name, d in lists.items()]
     unlike = _unlike(dialect.names, table) if dialect.skipped == 0 else ""

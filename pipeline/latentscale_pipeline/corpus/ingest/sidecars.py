@@ -186,6 +186,12 @@ def _converted(name: str, block: npt.NDArray[Any], row: int, where: str) -> npt.
 
 def format_whole_numbers(block: npt.NDArray[Any], row: int, where: str) -> list[str]:
     """Return floats as the whole numbers they are, with an empty text for NaN."""
+    large = np.flatnonzero(np.isfinite(block) & (np.abs(block) > 2.0**53))
+    if large.size:
+        raise BadInput(
+            f"{where}: row {row + large[0]}: {block[large[0]]} is too large for a float to tell it "
+            "from the next whole number; write whole numbers, or text"
+        )
     wrong = np.flatnonzero(~np.isnan(block) & ~(np.isfinite(block) & (block == np.floor(block))))
     if wrong.size:
         raise BadInput(

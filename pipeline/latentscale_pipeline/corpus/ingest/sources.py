@@ -31,9 +31,15 @@ from latentscale_pipeline.corpus.formats.container import (
 )
 from latentscale_pipeline.corpus.formats.file import File, file_errors
 from latentscale_pipeline.corpus.formats.zarr import CorpusRows, is_zarr
-from latentscale_pipeline.errors import BadInput, SourceChanged
+from latentscale_pipeline.errors import BadInput, SourceChanged, first_line
 from latentscale_pipeline.storage.objects import ObjectStore, retry_while_unreachable
-from latentscale_pipeline.storage.urls import open_url, strip_credentials
+from latentscale_pipeline.storage.urls import (
+    is_archive,
+    open_url,
+    strip_credentials,
+    unsigned_query,
+    without_credentials,
+)
 
 COLUMNS = {"ids": ("id", "ids"), "labels": ("label", "labels"), "texts": ("text", "texts")}
 """Names of columns that are taken for ids, labels and texts if no other is asked for."""
@@ -426,13 +432,20 @@ def _state(file: File) -> int:
 
 
 def _identity(file: File) -> bytes:
-    """Return path, size and times of change (or etag) of a file, or of all files in a folder."""
+    """Return path, size and times of change (or etag) of a file, or of all files in a folder.
+
+    Files on the web whose addresses differ in their queries differ, unless it is in signatures.
+    """
     files = [file]
     if file.is_folder:
         with file_errors(file.name):
             found = file.fs.find(file.path, detail=True)
         files = [File.of(file.fs, found[path] | {"name": path}) for path in sorted(found)]
-    lines = (json.dumps([each.name, each.size, each.changed]) + "\n" for each in files)
+    names = (
+        f"{each.name}{'?' * bool(asked := unsigned_query(each.path))}{asked}" for each in files
+    )
+    about = ([name, each.size, each.changed] for name, each in zip(names, files, strict=True))
+    lines = (json.dumps(each) + "\n" for each in about)
     return "".join(lines).encode()
 
 
@@ -457,9 +470,11 @@ def find_files(pattern: str, target: str | None = None) -> list[File]:
     shown = strip_credentials(pattern)
     with file_errors(shown):
         fs, path = open_url(pattern)
+        if is_archive(fs):
+            raise BadInput(f"{shown}: files within an archive can't be read; unpack it first")
         fs.invalidate_cache()  # a cached listing may be outdated
         path = path.rstrip("/") or "/"
-        if fs.exists(path):
+        if _is_there(fs, path, shown):
             given = [File.of(fs, fs.info(path))]
         elif any(sign in path for sign in "*?["):
             matches = fs.glob(path, detail=True)
@@ -480,12 +495,34 @@ def find_files(pattern: str, target: str | None = None) -> list[File]:
             listed = any(item.is_folder and fs.ls(item.path) for item in given)
             what = "nothing here but hidden files and jobs" if listed else "the folder is empty"
             raise BadInput(f"{shown}: {what}; name the files that hold the vectors")
+        found = [_sized(file) for file in found]
     for file in found:
         # Bytes of a name that aren't UTF-8 are halves of characters, which no manifest can hold.
         if any("\ud800" <= sign <= "\udfff" for sign in file.name):
             name = os.fsencode(file.name).decode("utf-8", "replace")
             raise BadInput(f"{name}: the file's name isn't UTF-8; rename it")
     return found
+
+
+def _is_there(fs: Any, path: str, shown: str) -> bool:
+    try:
+        return bool(fs.exists(path))
+    except ValueError as error:  # of an address that is none
+        reason = without_credentials(first_line(error))
+        raise BadInput(f"{shown}: can't open this kind of URL ({reason}); check it") from None
+
+
+def _sized(file: File) -> File:
+    """Return a file with its size, which the list of a web server lacks."""
+    if file.is_folder or file.is_local or file.size:
+        return file
+    about = file.fs.info(file.path)
+    if about["size"] is None:
+        raise BadInput(
+            f"{file.name}: the server doesn't tell the file's size, so its parts can't be read; "
+            "download the file and name it there"
+        )
+    return File.of(file.fs, about)
 
 
 JOB_FILES = frozenset({"config.json", "plan.json"})

@@ -1,5 +1,6 @@
 """Tables as users have them: named columns beside vectors, in several orders, with gaps."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -156,3 +157,99 @@ def test_half_a_character_at_the_end_of_a_text_is_replaced(
     ended = latentscale("ingest", "rows.jsonl", "rows.zarr")
     assert ended.code == 0, ended.err
     assert open_corpus("rows.zarr").texts("texts") == ["hello \ufffd"] * 3
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_a_dimension_may_begin_with_whole_numbers(
+    form: str, folder: Path, latentscale: Command
+) -> None:
+    """Many programs write 0.0 as 0: a numbered column is a dimension like its neighbours."""
+    rows = np.random.default_rng(2).normal(size=(80, 5)).round(3).astype(np.float32)
+    rows[:60, 2] = 0
+    names = [f"emb_{i}" for i in range(5)]
+    cells = [[int(v) if v == 0 else float(v) for v in row] for row in rows.tolist()]
+    if form == "csv":
+        write_csv(
+            "t.csv", ["score", *names, "year_1"], range(80), *zip(*cells, strict=True), range(80)
+        )
+    elif form == "jsonl":
+        lines = [{"score": i, **dict(zip(names, r, strict=True))} for i, r in enumerate(cells)]
+        Path("t.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    else:
+        rows[:, 2] = np.arange(80)
+        columns = dict(zip(names, rows.T, strict=True)) | {"emb_2": rows[:, 2].astype(np.int32)}
+        pq.write_table(pa.table({"score": np.arange(80), **columns}), "t.parquet")
+    ended = latentscale("ingest", f"t.{form}", "t.zarr")
+    assert ended.code == 0, ended.err
+    np.testing.assert_allclose(open_corpus("t.zarr").read_all(), rows, rtol=1e-6)
+    assert "is rounded" not in ended.err + ended.out or form != "parquet"
+
+
+def test_whole_numbers_of_64_bits_and_more_stay_what_they_are(
+    folder: Path, latentscale: Command
+) -> None:
+    for first, name in ((2**63 - 2, "mixed"), (2**63, "unsigned"), (2**64, "longer")):
+        numbers = [first + i for i in range(20)]
+        lines = [
+            {"id": number, "label": numbers[i % 4], "vector": row}
+            for i, (number, row) in enumerate(zip(numbers, ROWS.tolist(), strict=True))
+        ]
+        Path("u.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        ended = latentscale("ingest", "u.jsonl", f"{name}.zarr", "--labels-column", "label")
+        assert ended.code == 0, ended.err
+        corpus = open_corpus(f"{name}.zarr")
+        assert corpus.texts("ids") == list(map(str, numbers))
+        assert corpus.texts("labels") == [str(numbers[i % 4]) for i in range(20)]
+
+
+def test_floats_above_two_to_the_53_are_no_labels(folder: Path, latentscale: Command) -> None:
+    labels = np.full(20, 2.0**60)
+    pq.write_table(pa.table({"label": labels, "v": ROWS.tolist()}), "f.parquet")
+    ended = latentscale("ingest", "f.parquet", "f.zarr", "--labels-column", "label")
+    assert ended.code == 2
+    assert "row 0: 1.152921504606847e+18 is too large for a float to tell it from the next" in (
+        ended.err
+    )
+
+
+def test_a_row_of_empty_cells_is_a_row_of_a_table_with_tabs(
+    folder: Path, latentscale: Command
+) -> None:
+    Path("t.tsv").write_text("a\tb\tc\n0.1\t0.2\t0.3\n\t\t\n\n0.4\t0.5\t0.6\n")
+    ended = latentscale("ingest", "t.tsv", "t.zarr")
+    assert ended.code == 2
+    assert "row 1 has no vector, or only NaN" in ended.err
+    assert latentscale("ingest", "t.tsv", "t.zarr", "--on-invalid", "drop").code == 0
+    assert open_corpus("t.zarr").n == 2
+
+
+def test_a_comma_in_a_text_of_a_file_with_semicolons(folder: Path, latentscale: Command) -> None:
+    Path("s.csv").write_text("text;a;b\nhello, world;0.1;0.2\nhi, you;0.3;0.4\n")
+    Path("q.csv").write_text('text;a;b\n"0,5";0.1;0.2\nhi, you;0.3;0.4\n')
+    for name in ("s", "q"):
+        assert latentscale("ingest", f"{name}.csv", f"{name}.zarr").code == 0
+        corpus = open_corpus(f"{name}.zarr")
+        np.testing.assert_allclose(corpus.read_all(), [[0.1, 0.2], [0.3, 0.4]], rtol=1e-6)
+        assert corpus.texts("texts")[1] == "hi, you"
+
+
+def test_a_first_row_may_be_long(folder: Path, latentscale: Command) -> None:
+    text = "word " * 300_000
+    lines = [{"text": text if i == 0 else "short", "v": r} for i, r in enumerate(ROWS.tolist())]
+    Path("l.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    write_csv("l.csv", ["text", *"abcd"], [text, *["short"] * 19], *ROWS.T)
+    for form in ("jsonl", "csv"):
+        ended = latentscale("ingest", f"l.{form}", f"{form}.zarr")
+        assert ended.code == 0, ended.err
+        np.testing.assert_allclose(open_corpus(f"{form}.zarr").read_all(), ROWS, rtol=1e-6)
+
+
+def test_a_list_may_begin_with_nan(folder: Path, latentscale: Command) -> None:
+    lists = [f'"[{", ".join(map(str, row))}]"' for row in ROWS.tolist()]
+    lists[3] = '"[nan, 0.1, 0.2, 0.3]"'
+    write_csv("n.csv", ["id", "v"], range(20), lists)
+    ended = latentscale("ingest", "n.csv", "n.zarr", "--on-invalid", "drop")
+    assert ended.code == 0, ended.err
+    np.testing.assert_allclose(
+        open_corpus("n.zarr").read_all(), np.delete(ROWS, 3, axis=0), rtol=1e-6
+    )
