@@ -218,6 +218,8 @@ def _own(
     own = [ComparedScore(score, None) for score in scores]
     if gate.label is not None and all(score.label != gate.label for score in scores):
         return missing
+    if missing and not any(_is_selected(gate, score) for score in own):
+        return missing
     return [*missing, *select(gate, own, place)] if own else missing
 
 
@@ -354,6 +356,10 @@ def select(gate: Gate, scores: Sequence[ComparedScore], place: str) -> tuple[Com
         left = found
         passed.append(f"{name} {format_field(wanted)}")
     return tuple(left)
+
+
+def _is_selected(gate: Gate, score: ComparedScore) -> bool:
+    return all(_matches(score.score, name, wanted) for name, wanted in gate.selectors.items())
 
 
 def _matches(score: Score, name: str, wanted: Any) -> bool:

@@ -224,15 +224,20 @@ def _added_variance(score: Score, earlier: Sequence[Score], rows: int | None) ->
 def _usual_counts(
     score: Score, n: int, earlier: Sequence[tuple[int, Score]], rate: float
 ) -> tuple[float, float]:
-    """Return between which shares of n rows a count lies whose rate is that of earlier jobs."""
+    """Return between which shares of rows a count lies whose rate is that of earlier jobs."""
     from latentscale.sampling.counts import ExpectedCount  # reading results needs no scipy
 
     def events(rows: int, share: float) -> tuple[int, int]:
         known = max(1, rows // ROWS_OF_EVENT)
         return min(known, round(share * known)), known
 
-    counts, sizes = zip(*(events(rows, own.value or 0.0) for rows, own in earlier), strict=True)
-    expected = ExpectedCount(*events(n, score.value or 0.0), sum(counts), sum(sizes))
+    # An earlier version didn't write what a share is of.
+    usual = (
+        events(own.share_of or score.share_of or rows, own.value or 0.0) for rows, own in earlier
+    )
+    counts, sizes = zip(*usual, strict=True)
+    own = events(score.share_of or n, score.value or 0.0)
+    expected = ExpectedCount(*own, sum(counts), sum(sizes))
     return expected.least(rate), expected.most(rate)
 
 

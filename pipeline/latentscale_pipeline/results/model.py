@@ -158,6 +158,8 @@ class Score(Part):
     """Why it isn't known; scores of single labels don't say."""
     size_dependent: Absent[bool] = True
     """Whether the score depends on the number of rows; true if absent."""
+    share_of: Absent[Positive] = None
+    """Rows that a share is of, if these aren't all of the corpus or reference that is described."""
     expected: Absent[ExpectedRange] = None
     """Where the score is expected by chance alone, in a job with a reference."""
     expected_reason: Absent[Text] = None

@@ -228,7 +228,9 @@ def _baseline(
         try:
             read_job(rule.job)
             # Another job is the latest one tomorrow; a folder stays what it is.
-            return find_job(rule.job).address if rule.job.endswith(LATEST) else rule.job, None
+            return find_job(rule.job).address if rule.job.rstrip("/").endswith(
+                LATEST
+            ) else rule.job, None
         except BadInput as error:
             raise BadInput(f"{where}: baseline.job: {error}") from None
     if rule == "none":

@@ -55,6 +55,9 @@ BLOCK_ROWS, ROUNDING = 512, 1e-9
 HALVINGS = 40
 """Steps of the search for a row's bandwidth."""
 
+FAR = 1e4
+"""How many times the median squared distance of a row's neighbours their mean is if one is far."""
+
 DIRECTIONS, POWERS = 8, 12
 """Directions, and products with the covariance, that give the leading two."""
 
@@ -114,7 +117,11 @@ def project(
 def _affinities(squared: Float64Array, perplexity: float) -> Float64Array:
     """Return the affinities of each row to its nearest rows, shape (n, k), which sum to 1."""
     squared = squared - squared[:, :1]
-    scale = np.maximum(squared.mean(axis=1), np.finfo(np.float64).tiny)
+    scale = squared.mean(axis=1)
+    # A row that is far from all others, and among the nearest of few, would hide these.
+    middle = np.median(squared, axis=1)
+    scale = np.where((middle > 0.0) & (scale > FAR * middle), middle, scale)
+    scale = np.maximum(scale, np.finfo(np.float64).tiny)
     squared = squared / scale[:, None]
     low, high = np.full(len(squared), -20.0), np.full(len(squared), 20.0)
     wanted = np.log(perplexity)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from latentscale.magnitude.distance import magnitude_distance
+from latentscale.magnitude.distance import magnitude_distance, points_apart
 
 NAMES = {"euclidean": "euclidean", "cosine": "cosine", "manhattan": "cityblock"}
 
@@ -128,3 +128,29 @@ def test_random_rows_have_intervals_that_cover() -> None:
 def test_a_singular_matrix_gives_nothing() -> None:
     rows = np.array([[0.0, 0.0], [1e-160, 0.0], [1.0, 0.0]])
     assert magnitude_distance(rows, rows[:1], "euclidean", 1.0) is None
+
+
+def test_rows_that_are_all_there_several_times_have_no_sampling_error() -> None:
+    """Without some copies nothing changes. Of random rows, no other point is likely to be there."""
+    rows, rng = clusters(1, 60), np.random.default_rng(2)
+    thrice = np.repeat(rows, 3, axis=0)
+    other = clusters(3, 150)
+    for first, second in ((thrice, other), (other, thrice)):
+        found = magnitude_distance(first, second, "euclidean", 0.3, rng)
+        assert found.sampling_error is None
+        assert found.estimate.bounds == "exact"
+    drawn = magnitude_distance(thrice, other, "euclidean", 0.3, rng, rows=(10**6, 150))
+    assert drawn.sampling_error > 0.0
+    single = np.concatenate([thrice, other[:60]])
+    assert magnitude_distance(single, other, "euclidean", 0.3, rng).sampling_error > 0.0
+
+
+@pytest.mark.parametrize("metric", NAMES)
+def test_the_largest_distance_is_the_number_of_points_apart(metric: str) -> None:
+    first, second = clusters(4, 50), clusters(5, 60)
+    second[:20] = first[:20]
+    second[20:30] = second[30:40]
+    first = np.concatenate([first, first[:7], first[-7:]])
+    assert points_apart(first, second, metric) == 30 + 30
+    far = magnitude_distance(first, second, metric, 1e4)
+    assert far.estimate.value == pytest.approx(60.0, rel=0.1 if metric == "cosine" else 1e-6)

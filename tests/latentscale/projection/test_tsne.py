@@ -100,3 +100,14 @@ def test_it_is_the_same_again_and_needs_some_rows() -> None:
 def test_any_of_many_equal_rows_is_a_kept_neighbour() -> None:
     rows = np.repeat(np.random.default_rng(9).standard_normal((12, 6)), 50, axis=0)
     assert draw(rows).kept > 0.95
+
+
+def test_a_row_far_from_all_others_hides_nothing() -> None:
+    """Of a small corpus it is among the neighbours that decide every row's bandwidth."""
+    rows, chosen = grouped(np.random.default_rng(9), 80, 4)
+    rows[0] *= 1e7
+    drawn = draw(rows)
+    squared = squared_distances(drawn.places)[1:, 1:]
+    np.fill_diagonal(squared, np.inf)
+    assert (chosen[1:][squared.argmin(axis=1)] == chosen[1:]).mean() > 0.95
+    assert drawn.kept > 0.5

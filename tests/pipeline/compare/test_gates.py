@@ -582,3 +582,15 @@ def test_drift_of_many_scores_has_one_false_alarm_rate() -> None:
             ours = job(*scores(float(values.mean()) + share * reach))
             [result] = check_gates([gate], compare(ours, ours), "gates.yaml", earlier)
             assert len(result.failures) == failing
+
+
+def test_a_score_that_only_the_baseline_has_fails_and_the_other_gates_are_checked() -> None:
+    ours = [row(3.0, measure="other", expected=expected(0.5))]
+    theirs = [*ours, row(12.5, expected=expected(0.004))]
+    toy, other = check(
+        ours, theirs, {"measure": "toy", "p_below": 0.01}, {"measure": "other", "p_below": 0.01}
+    )
+    assert toy.message == "toy spread (corpus): only the baseline has it"
+    assert other.passed
+    with pytest.raises(BadInput, match=r"gates\.0 selects no score: none has measure third"):
+        check(ours, theirs, {"measure": "third", "p_below": 0.01})

@@ -237,3 +237,23 @@ def test_means_over_fewer_samples_vary_more() -> None:
         assert limits is not None
         alarms += limits.exceeded
     assert alarms <= 5
+
+
+@pytest.mark.parametrize(("share_of", "rows"), [(400, 10**6), (1000, 10**6), (100_000, 300)])
+@pytest.mark.parametrize("told_before", [True, False])
+def test_a_share_of_other_rows_has_their_limits(
+    share_of: int, rows: int, told_before: bool
+) -> None:
+    """Of the reference's rows, or of random ones: earlier versions didn't write of how many."""
+
+    def count(found: int, of: int | None = share_of) -> Score:
+        value = found / share_of
+        return score(value, unit=SHARE_OF_ROWS, size_dependent=False, share_of=of)
+
+    earlier = [count(0, share_of if told_before else None) for _ in range(14)]
+    for found in (1, 30):
+        limits = limits_of(count(found), earlier, 0.0027, rows, rows)
+        whole = limits_of(count(found, None), [count(0, None)] * 14, 0.0027, share_of, share_of)
+        assert limits is not None
+        assert limits == whole
+        assert limits.exceeded == (found > 1)

@@ -49,6 +49,9 @@ OF_PAIR: dict[str, Role] = {
 LONGER = 1.5
 """Ratio of mean lengths of rows from which the verdict mentions it."""
 
+MANY_COPIES = 1.0 / 3.0
+"""Share of the reference's rows that repeat an earlier one from which the verdict mentions it."""
+
 LEFT_OUT = {
     "exact duplicates": ("exact-duplicates", "near-duplicates"),
     "near-duplicates": ("near-duplicates",),
@@ -69,22 +72,21 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
     repeated: dict[Role, Mapping[str, Any]] = {
         role: {"duplicates": values["duplicates"]} for role, values in counted.items()
     }
-    remark = _compare_lengths(
-        {role: counted[role]["lengths"] / corpus.n for role, corpus in facts.corpora.items()}, facts
-    )
+    lengths = {role: counted[role]["lengths"] / c.n for role, c in facts.corpora.items()}
+    remark = _join(_compare_lengths(lengths, facts), _copies_of_reference(counted, facts))
     if section is None:
         return Findings(None, corpora=repeated, remark=remark)
     search = nearest.choose_search(section, facts)
     if search is None:
         reason = why_not_compared(facts)
         missing = f"Near rows and outliers weren't counted: {reason}."
-        remark = " ".join(filter(None, [remark, missing]))
+        remark = _join(remark, missing)
         return Findings(None, reason=reason, corpora=repeated, remark=remark)
     counts = results(shares.STAGE).values
     scores = tuple(_scores(facts, counts, search, results))
     expected = dict(_expected(scores, counts, facts)) if facts.samples else {}
     if NEAR_ROWS_LEFT_OUT in expected.values():
-        remark = " ".join(filter(None, [remark, NOT_JUDGED]))
+        remark = _join(remark, NOT_JUDGED)
     return Findings(
         _part(section, facts, counts, search, results),
         scores,
@@ -92,6 +94,24 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
         corpora=repeated,
         expected=expected,
         remark=remark,
+    )
+
+
+def _join(*remarks: str | None) -> str | None:
+    return " ".join(filter(None, remarks)) or None
+
+
+def _copies_of_reference(counted: Mapping[Role, Any], facts: JobFacts) -> str | None:
+    """Say that many rows of the reference are copies, which ranges of chance can't know."""
+    if "reference" not in counted or not facts.samples:
+        return None
+    rows, copies = facts.corpora["reference"].n, counted["reference"]["duplicates"]
+    if copies < MANY_COPIES * rows:
+        return None
+    return (
+        f"{copies:,} of the reference's {rows:,} rows repeat an earlier one. What is expected by "
+        "chance holds if its source repeats rows in this way by chance; if they were copied, "
+        "compare without copies."
     )
 
 
@@ -133,20 +153,26 @@ def _scores(
             count = counts[role][key]
             error = share_error(count, rows, shares.ROWS_OF_EVENT)
             bracket = _bracket(count, rows, whole=whole, missed=missed)
-            yield SCORES[name].score(bracket, role, sampling_error=error)
+            yield SCORES[name].score(
+                bracket, role, sampling_error=error, share_of=_share_of(rows, facts, role)
+            )
         if whole:
             yield _covered(results(cover.stage_name(role)), rows, missed, role)
     if "pair" in counts:
         for name, counted in OF_PAIR.items():
-            field = name.replace(" ", "_")
+            field, rows = name.replace(" ", "_"), counts[counted]["rows"]
             bracket = _bracket(
                 counts["pair"][field],
-                counts[counted]["rows"],
+                rows,
                 whole=search.finds_all(counted, facts),
                 missed=_missed(counts[counted], OTHER[counted]) if name in LEAKS else 0.0,
                 far=counts["pair"]["settled"].get(field),
             )
-            yield SCORES[name].score(bracket, "pair")
+            yield SCORES[name].score(bracket, "pair", share_of=_share_of(rows, facts, "corpus"))
+
+
+def _share_of(rows: int, facts: JobFacts, role: Role) -> int | None:
+    return None if rows == facts.corpora[role].n else rows
 
 
 def _covered(groups: Artifact, rows: int, missed: float, role: Role) -> Score:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from latentscale.magnitude.distance import magnitude_distance
+from latentscale.magnitude.distance import magnitude_distance, points_apart
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.errors import BadInput
@@ -42,7 +42,9 @@ SINGULAR = (
 
 
 SATURATED = 0.98
-"""Share of the rows from which a distance says little: few near pairs, by chance, decide it."""
+"""Share of its largest possible value from which a distance says little: few near pairs, by
+chance, decide it.
+"""
 
 UNRESOLVED = "nearly every row stands alone at this scale; set a smaller distance_scale"
 
@@ -122,7 +124,7 @@ def compare_rows(inputs: Inputs) -> Output:
     )
     if distance is None:
         return Output(values={"reason": SINGULAR, "scale": scale})
-    if distance.estimate.value > SATURATED * (len(first) + len(second)):
+    if distance.estimate.value > SATURATED * points_apart(first, second, p["metric"]):
         return Output(values={"reason": UNRESOLVED, "scale": scale})
     return Output(values={"scale": scale, **store_scored(distance)})
 

@@ -69,3 +69,28 @@ def test_the_verdict_says_that_rows_have_another_length(
     assert verdict is not None
     remark = "check that both are scaled alike, or both normalised."
     assert (verdict.also or "").endswith(f"{said}{remark}" if said else "four times in five.")
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_the_verdict_says_that_the_reference_has_many_copies(tmp_path: Path, copies: int) -> None:
+    rows = np.random.default_rng(0).normal(size=(2, 300, 8)).astype("f4")
+    urls = {}
+    for role, of_role in zip(("corpus", "reference"), rows, strict=True):
+        np.save(tmp_path / f"{role}.npy", np.repeat(of_role, copies, axis=0))
+        urls[role] = ingest([str(tmp_path / f"{role}.npy")], str(tmp_path / f"{role}.zarr")).url
+    fields = {
+        "name": "copies",
+        **urls,
+        "output": str(tmp_path / "jobs"),
+        "measures": {"vendi": {"kernels": ["cosine"], "orders": [1]}},
+        "cluster": {"kind": "serial"},
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps(fields))
+    verdict = run_here(tmp_path / "job.yaml").results.verdict
+    assert verdict is not None
+    said = (
+        "300 of the reference's 600 rows repeat an earlier one. What is expected by chance holds "
+        "if its source repeats rows in this way by chance; if they were copied, compare without "
+        "copies."
+    )
+    assert (said in (verdict.also or "")) == (copies == 2)

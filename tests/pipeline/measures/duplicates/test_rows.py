@@ -232,6 +232,10 @@ def test_random_rows_stand_for_all_where_these_are_too_many(
         row, true = score(found, name, of), score(whole, name, of)["value"]
         assert row["bounds"] == "interval95"
         assert row["lower"] <= true <= row["upper"]
+        assert row["share_of"] == 500
+    shares = {(row["score"], row["of"]): row.get("share_of") for row in whole["scores"]}
+    assert shares.pop(("not covered", "pair")) == 900
+    assert set(shares.values()) == {None}
     assert score(found, "exact duplicates")["value"] == pytest.approx(0.4, abs=0.06)
     assert found["corpora"]["corpus"]["duplicates"] == 300
 

@@ -89,3 +89,12 @@ def test_reasons(tmp_path: Path) -> None:
     assert found(far)["reason"].startswith("nearly every row stands alone at this scale")
     with pytest.raises(BadInput, match="distance compares with a reference; add reference:"):
         run(tmp_path / "alone", corpus=rows)
+
+
+def test_a_distance_that_is_nearly_its_largest_is_withheld_whatever_repeats(tmp_path: Path) -> None:
+    corpus, reference = rows_of(11, 300), rows_of(12, 300)
+    repeated = [np.repeat(each, 2, axis=0) for each in (corpus, reference)]
+    for name, both in (("single", [corpus, reference]), ("twice", repeated)):
+        rows = dict(zip(("corpus", "reference"), both, strict=True))
+        row = found(run(tmp_path / name, "distance_scale: 1000", **rows))
+        assert (row["value"], row["reason"]) == (None, distance.UNRESOLVED)
