@@ -60,7 +60,12 @@ def collect_job(work: Work, arrays: Iterable[str]) -> None:
         _collect(work, stage, listed.get(work.folder(stage), ()), read=True)
 
 
-def collect_behind(work: Work, stage: Stage, is_done: Callable[[Stage], bool]) -> list[Stage]:
+def collect_behind(
+    work: Work,
+    stage: Stage,
+    is_done: Callable[[Stage], bool],
+    there: Collection[str] | None = None,
+) -> list[Stage]:
     """Remove temporary data that nothing reads any more now that a stage is done.
 
     Parameters
@@ -71,6 +76,8 @@ def collect_behind(work: Work, stage: Stage, is_done: Callable[[Stage], bool]) -
         The stage that is done.
     is_done : callable
         Whether a stage of the job is done.
+    there : collection of str, optional
+        Keys of all objects in the stage's folder, if they have just been listed.
 
     Returns
     -------
@@ -79,10 +86,10 @@ def collect_behind(work: Work, stage: Stage, is_done: Callable[[Stage], bool]) -
     """
     done = [s for s in work.stages if s is stage or (s.name in stage.needs and is_done(s))]
     behind = [other for other in done if all(map(is_done, work.readers(other)))]
-    for other in behind:
-        _collect(work, other, work.store.keys(work.folder(other)), read=True)
-    if stage not in behind:
-        _collect(work, stage, work.store.keys(work.folder(stage)), read=False)
+    for other in [*behind, *([] if stage in behind else [stage])]:
+        listed = there if other is stage else None
+        keys = work.store.keys(work.folder(other)) if listed is None else listed
+        _collect(work, other, keys, read=other in behind)
     return behind
 
 

@@ -10,7 +10,7 @@ ends incomplete.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -237,16 +237,20 @@ class _Loop:
 
     def _settle_stage(self, stage_state: StageState) -> None:
         stage_state.done = True
-        collect_garbage(self._work.store, stage_state.folder)
+        there = collect_garbage(self._work.store, stage_state.folder)
         self._notify("stage_done", stage=stage_state.stage.name)
-        self._collect_behind(stage_state)
+        self._collect_behind(stage_state, there)
 
-    def _collect_behind(self, stage_state: StageState) -> None:
+    def _collect_behind(
+        self, stage_state: StageState, there: Collection[str] | None = None
+    ) -> None:
         """Remove what no stage reads any more now that this one is done."""
         if self._work.keep:
             return
         states = self._stage_states
-        for stage in collect_behind(self._work, stage_state.stage, lambda s: states[s.name].done):
+        for stage in collect_behind(
+            self._work, stage_state.stage, lambda s: states[s.name].done, there
+        ):
             states[stage.name].collected = stage.temporary != "parts"
 
     def _settle_iteration(self, stage_state: StageState) -> None:

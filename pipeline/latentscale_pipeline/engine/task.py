@@ -29,10 +29,10 @@ from latentscale_pipeline.storage.artifacts import (
     CorruptResult,
     Cost,
     StoredArtifact,
+    checked_marker,
     create_marker,
     need_marker,
-    need_markers,
-    read_marker,
+    read_markers,
     write_arrays,
 )
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -163,14 +163,15 @@ def run_task(task: Task) -> Cost:
         On any other error; its traceback is stored beside the part.
     """
     store = task.store
-    done = _found(store, task)
-    if done is not None:
-        return done.cost
     # An executor may restart a task while a disconnected worker still runs it.
     attempt = f"{task.attempt}-{uuid.uuid4().hex[:8]}"
     try:
         with one_thread(), measured() as measurement:
-            inputs = _inputs(store, task)
+            known = _read_markers(store, task)
+            done = next((m for part in _own(task) if (m := known[part]) is not None), None)
+            if done is not None:
+                return done.cost
+            inputs = _inputs(store, task, known)
             output = _work(task)(inputs)
             advanced = task.stage.advance is not None and task.index == FINALISE
             part = f"{task.folder}/result" if advanced and output.finished else task.part
@@ -224,11 +225,39 @@ def _exclusion_hint(task: Task, damage: CorruptShard) -> str:
     return ""
 
 
-def _found(store: ObjectStore, task: Task) -> StoredArtifact | None:
-    found = read_marker(store, task.part)
-    if found is None and task.stage.advance is not None and task.index == FINALISE:
-        return read_marker(store, f"{task.folder}/result")
-    return found
+def _read_markers(store: ObjectStore, task: Task) -> dict[str, StoredArtifact | None]:
+    """Read what a task may have published before, and what it needs, at once."""
+    parts = [*_own(task), *_siblings(task), *_needs(task).values(), *_state(task)]
+    return dict(zip(parts, read_markers(store, parts), strict=True))
+
+
+def _own(task: Task) -> list[str]:
+    """Return the parts of which a task publishes one; the last state becomes the result."""
+    advanced = task.stage.advance is not None and task.index == FINALISE
+    return [task.part, *([f"{task.folder}/result"] if advanced else [])]
+
+
+def _siblings(task: Task) -> list[str]:
+    """Return the parts that a task finalises."""
+    if task.index != FINALISE or _is_first(task):
+        return []
+    return [replace(task, index=index).part for index in range(task.stage.partitions)]
+
+
+def _needs(task: Task) -> dict[str, str]:
+    return {name: f"{task.folders[name]}/result" for name in task.stage.needs}
+
+
+def _state(task: Task) -> list[str]:
+    """Return the state of the previous iteration, if there is one."""
+    if task.stage.advance is None or _is_first(task):
+        return []
+    return [f"{iteration_folder(task.folder, task.iteration - 1)}/state"]
+
+
+def _is_first(task: Task) -> bool:
+    """Return whether a task makes the first state of an iterated stage, of no parts."""
+    return task.stage.advance is not None and task.iteration == 0
 
 
 def _work(task: Task) -> Work:
@@ -240,13 +269,11 @@ def _work(task: Task) -> Work:
     return work
 
 
-def _inputs(store: ObjectStore, task: Task) -> Inputs:
+def _inputs(store: ObjectStore, task: Task, known: Mapping[str, StoredArtifact | None]) -> Inputs:
+    def need(part: str) -> StoredArtifact:
+        return checked_marker(part, known[part])
+
     stage = task.stage
-    first = stage.advance is not None and task.iteration == 0
-    parts: list[StoredArtifact] = []
-    if task.index == FINALISE and not first:
-        siblings = (replace(task, index=index) for index in range(stage.partitions))
-        parts = need_markers(store, [sibling.part for sibling in siblings])
     before = iteration_folder(task.folder, task.iteration - 1)
     reading = stage.reads_last_iteration and task.index != FINALISE and task.iteration > 1
     last = _Parts(store, before, stage.partitions if reading else 0)
@@ -254,9 +281,9 @@ def _inputs(store: ObjectStore, task: Task) -> Inputs:
         stage=stage,
         index=task.index,
         corpora=task.corpora,
-        results={name: need_marker(store, f"{task.folders[name]}/result") for name in stage.needs},
-        parts=parts,
-        state=None if stage.advance is None or first else need_marker(store, f"{before}/state"),
+        results={name: need(part) for name, part in _needs(task).items()},
+        parts=list(map(need, _siblings(task))),
+        state=next(map(need, _state(task)), None),
         iteration=task.iteration,
         last_iteration=last,
     )

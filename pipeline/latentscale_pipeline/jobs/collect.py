@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from latentscale import __version__
@@ -21,7 +22,8 @@ from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.verdict import SAME_CORPORA, judge
 from latentscale_pipeline.results import model
 from latentscale_pipeline.rows.examples import rows_to_look_at
-from latentscale_pipeline.storage.artifacts import Artifact
+from latentscale_pipeline.storage.artifacts import Artifact, checked_marker, read_markers
+from latentscale_pipeline.storage.objects import run_requests
 from latentscale_pipeline.storage.urls import strip_credentials
 
 
@@ -51,10 +53,11 @@ def assemble_results(
     results.model.Results
         The content of ``results.json``; every number is finite.
     """
-    stages = {stage.name: stage for stage in plan.stages}
+    parts = {stage.name: f"{work.folder(stage)}/result" for stage in plan.stages}
+    markers = dict(zip(parts, read_markers(work.store, parts.values()), strict=True))
 
     def result(name: str) -> Artifact:
-        return work.result(stages[name])
+        return checked_marker(parts[name], markers[name])
 
     findings = {}
     for name, section in measures_of(plan.config).items():
@@ -99,7 +102,7 @@ def assemble_results(
             for key, value in _section(name, finding).items()
         },
         arrays={key: path for finding in findings.values() for key, path in finding.arrays.items()},
-        timings=[_timing(plan, work, stage_state) for stage_state in stage_states],
+        timings=run_requests(partial(_timing, plan, work), stage_states),
     )
     described = FinishedJob(work.store.address, results, None)
     rows = rows_to_look_at(described, plan.corpora)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from latentscale_pipeline.engine.keys import part_keys
@@ -53,7 +53,13 @@ def enter_in_index(plan: Plan) -> None:
 def find_stored_results(plan: Plan) -> Callable[[str], list[ObjectStore]]:
     """Return a function that finds the other jobs that have a stage with a given key."""
     output = ObjectStore(plan.config.output)
-    return lambda key: [output.child(job) for job in _jobs(output, key) if job != plan.id]
+
+    @cache
+    def jobs() -> Mapping[str, list[str]]:
+        keys = list(plan.keys.values())
+        return dict(zip(keys, run_requests(partial(_jobs, output), keys), strict=True))
+
+    return lambda key: [output.child(job) for job in jobs()[key] if job != plan.id]
 
 
 def find_part_caches(plan: Plan) -> Callable[[str], Iterator[tuple[ObjectStore, str]]]:

@@ -17,7 +17,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from typing import Any
@@ -267,11 +267,6 @@ def need_marker(store: ObjectStore, part: str) -> StoredArtifact:
     return checked_marker(part, read_marker(store, part))
 
 
-def need_markers(store: ObjectStore, parts: Sequence[str]) -> list[StoredArtifact]:
-    """Return what :func:`need_marker` returns for each part; several are read at once."""
-    return list(map(checked_marker, parts, read_markers(store, parts)))
-
-
 def checked_marker(part: str, found: StoredArtifact | None) -> StoredArtifact:
     """Return a part's result as it was read; None raises :class:`CorruptResult`."""
     if found is None:
@@ -388,7 +383,7 @@ def collect_garbage(store: ObjectStore, folder: str) -> list[str]:
     Returns
     -------
     list of str
-        The deleted keys.
+        The keys of the others.
     """
     keys = store.keys(folder)
     there = frozenset(keys)
@@ -400,9 +395,10 @@ def collect_garbage(store: ObjectStore, folder: str) -> list[str]:
     sole = {a for a in attempts if tries[_part_of(a)] == 1 and f"{_part_of(a)}.json" in there}
     parts = dict.fromkeys(_part_of(attempt) for attempt in attempts if attempt not in sole)
     winners = {f"{m.part}.{m.attempt}" for m in read_markers(store, parts) if m is not None}
-    garbage = [key for key in arrays if key.rpartition("/")[0] not in winners | sole]
+    named = winners | sole
+    garbage = {key for key in arrays if key.rpartition("/")[0] not in named}
     run_requests(store.remove, garbage)
-    return garbage
+    return [key for key in keys if key not in garbage]
 
 
 def _part_of(attempt: str) -> str:
