@@ -30,6 +30,9 @@ WORDS = {
 }
 """The text of each verdict; a score that is null shows its reason instead."""
 
+SIZES_DIFFER = "beyond brackets, sizes differ"
+"""The text where both sampling errors are known, but not that of the difference."""
+
 COLUMNS = ("measure", "score", "of", "job", "baseline", "difference", "relative", "verdict")
 """The columns of a compared score, in order."""
 
@@ -76,6 +79,8 @@ def format_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
     verdict = WORDS.get(compared.verdict) or (
         "not comparable" if compared.left_out else compared.why_not
     )
+    if compared.verdict is Verdict.SAMPLING_ERROR_UNKNOWN and not compared.errors_add_up:
+        verdict = SIZES_DIFFER
     if compared.verdict is Verdict.SIGNIFICANT and compared.improved is not None:
         verdict += ", better" if compared.improved else ", worse"
     job, baseline = (_side(side, typeset) for side in (compared.job, compared.baseline))
@@ -183,8 +188,8 @@ def format_notes(comparison: Comparison) -> Iterator[str]:
         differ = "differs" if unknown == 1 else "differ"
         yield (
             f"{unknown} of {len(comparison.shared)} scores {differ} beyond the brackets where the "
-            "sampling error is unknown: the numbers of the two corpora differ, but two samples "
-            "of one source may differ as much."
+            "sampling error of the difference is unknown: the numbers of the two corpora differ, "
+            "but two samples of one source may differ as much."
         )
 
 

@@ -266,7 +266,11 @@ def _table_of_many(rows: Sequence[Sequence[ComparedCells]], names: Sequence[str]
     """Return one row per score: the baseline's value, then each job's value with its change."""
     scores = dict.fromkeys((cells.score, cells.of) for found in rows for cells in found)
     by_job = [{(cells.score, cells.of): cells for cells in found} for found in rows]
-    of_baseline = {key: cells.baseline for found in by_job for key, cells in found.items()}
+    # A job of another size is compared on samples, and so with others of the baseline.
+    of_baseline = {
+        key: "; ".join(dict.fromkeys(str(found[key].baseline) for found in by_job if key in found))
+        for key in scores
+    }
     header = ["score", "of", names[-1]]
     for name in names[:-1]:
         header += [name, "change"]
@@ -276,7 +280,7 @@ def _table_of_many(rows: Sequence[Sequence[ComparedCells]], names: Sequence[str]
         [
             (
                 *key,
-                str(of_baseline[key]),
+                of_baseline[key],
                 *(cell for found in by_job for cell in _cells_of_many(found.get(key))),
             )
             for key in scores

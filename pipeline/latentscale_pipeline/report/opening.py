@@ -19,6 +19,7 @@ from latentscale_pipeline.report.verdict import (
     format_verdict,
     found_and_usual,
     headlines_of,
+    is_subsampled,
     look_commands,
     sample_rows,
 )
@@ -86,7 +87,7 @@ def _strip(score: Score, results: Results, rows: int | None) -> Strip:
     found, usual = format_range(score.expected, score.unit, typeset=True)
     if score.unit != SHARE_OF_ROWS:
         found = found_and_usual(one, rows, typeset=True)[0]
-    elif one.expected.rows != _rows(results):
+    elif one.expected.rows != _rows(results) or is_subsampled(one):
         found = f"{found} of {one.expected.rows:,}"
     # Beyond the edge it makes no difference how far.
     away = min(max(distance(score.expected), -FAR), FAR)

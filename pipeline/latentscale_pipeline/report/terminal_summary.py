@@ -29,6 +29,7 @@ from latentscale_pipeline.report.verdict import (
     distance,
     format_verdict,
     found_and_usual,
+    is_subsampled,
 )
 from latentscale_pipeline.results.model import (
     ExpectedRange,
@@ -58,6 +59,9 @@ COUNTED, SAMPLED = (
     "at: rows of each sample, the score is their mean",
 )
 """What stands after a number that was found."""
+
+DRAWN = ", of the larger corpus as many as the other has"
+"""What stands after that where not all rows of a corpus could be counted."""
 
 STRIP = 3
 """Characters from the middle of a strip to an end of the expected range; it is twice as long."""
@@ -130,9 +134,10 @@ def format_evidence(
     yield from format_table(["", "found", "expected", " ", "p"], rows)
     if more := len(known) - len(shown):
         yield f"{counted(more, 'further score')}, at least as usual"
-    signs = {" of ": COUNTED, " at ": SAMPLED}
+    drawn = any(map(is_subsampled, shown))
+    signs = {" of ": COUNTED + DRAWN * drawn, " at ": SAMPLED}
     said = [text for sign, text in signs.items() if any(sign in row["found"] for row in rows)]
-    if SAMPLED in said:
+    if SAMPLED in said or drawn:
         yield "; ".join(said)
 
 

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latentscale_pipeline.compare.cells import format_score, format_scores, summarise_score
+from latentscale_pipeline.compare.cells import (
+    format_notes,
+    format_score,
+    format_scores,
+    summarise_score,
+)
 from latentscale_pipeline.compare.comparability import Mismatch
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.document import comparison_document
@@ -16,7 +21,8 @@ from latentscale_pipeline.compare.gates import Gate
 from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.measures.duplicates.scores import NEAR_ROWS_LEFT_OUT
+from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 from latentscale_pipeline.results.model import ExpectedRange, Score
 from latentscale_pipeline.views.formatting import format_apart
 from tests.support.comparisons import job, row
@@ -418,3 +424,33 @@ def test_a_gate_on_a_change_uses_samples_where_sizes_differ(mean: float, lines: 
     apart = compare(one(90.0, mean, 4000, "nightly"), job(row(80.0, **fields), fingerprint="b"))
     with pytest.raises(BadInput, match="which can't be compared: n of the corpus is 4000 here"):
         check_gates([Gate(measure="vendi", max_drop=0.1)], apart, "gates.yaml")
+
+
+@pytest.mark.parametrize("referred", [True, False])
+def test_near_rows_count_beside_a_baseline_without_any(referred: bool) -> None:
+    """Whether the jobs have a reference, which says that nobody knows what is usual there."""
+    left_out = {"expected_reason": NEAR_ROWS_LEFT_OUT} if referred else {}
+
+    def one(near: int, **fields: Any) -> FinishedJob:
+        counts = {"rows": 600, "exact_duplicates": 0, "near_duplicates": near}
+        part = {"metric": "cosine", "within": 0.05, "corpus": counts}
+        own = row(near / 600, measure="duplicates", score="near-duplicates", **left_out)
+        return job(own | {"unit": "share of rows"}, measures={"duplicates": part}, n=600, **fields)
+
+    for ours, theirs in ((70, 0), (0, 70)):
+        comparison = compare(one(ours), one(theirs, name="release"))
+        verdict = comparison.results.verdict
+        assert verdict is not None
+        assert verdict.value == "differs"
+        [near] = comparison.scores
+        assert near.expected is not None
+        assert near.expected.found == ours / 600
+
+
+def test_errors_of_averages_over_other_numbers_of_rows_are_not_called_unknown() -> None:
+    fields = {"measure": "heat", "score": "heat_trace", "size_dependent": False}
+    ours, theirs = (row(value, sampling_error=0.001, **fields) for value in (1.0, 1.2))
+    both = compare(job(ours, n=600), job(theirs, name="release", n=900))
+    [cells] = format_scores(both)
+    assert cells.verdict == "beyond brackets, sizes differ"
+    assert [note for note in format_notes(both) if "error of the difference is unknown" in note]

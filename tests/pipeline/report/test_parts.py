@@ -15,6 +15,7 @@ from latentscale.heat.trace import dense_heat_trace, normalise
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.heat.report import null_models
 from latentscale_pipeline.report import FORMATS, Report, figure_files, job_report
 from latentscale_pipeline.report.labels import label_summary
@@ -259,3 +260,18 @@ def test_labels_that_begin_alike_have_names_of_their_own() -> None:
     ]
     names = [cells["label"] for cells in label_summary(scores, counts)]
     assert names == [*alike, "(none)", "cat", '"cat "', f"{'x' * 31}…"]
+
+
+def test_a_baseline_that_is_compared_in_two_ways_shows_both() -> None:
+    """A job of another size is compared on samples, and so with theirs of the baseline."""
+
+    def one(value: float, rows: int, name: str) -> FinishedJob:
+        mean = {"rows": 50, "mean": value / 2, "variance": 1.0, "share": 0.1, "freedom": 9}
+        score = row(value, samples=[mean], sampling_error=0.1, measure="vendi", score="score")
+        return job(score | {"kernel": "cosine", "order": "1"}, n=rows, name=name)
+
+    jobs = [one(30.0, 200, "grown"), one(20.5, 100, "same"), one(20.0, 100, "release")]
+    report = comparison_report([compare(each, jobs[-1]) for each in jobs[:-1]])
+    [scores] = [part.scores for part in report.sections if part.scores is not None]
+    [cells] = scores.rows
+    assert cells[2] == "10.00 at 50 rows; 20.00 ± 0.1"

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from latentscale_pipeline.report import terminal_summary
 from latentscale_pipeline.report.terminal import print_scores
-from latentscale_pipeline.report.terminal_summary import headlines, print_summary
-from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange
+from latentscale_pipeline.report.terminal_summary import format_evidence, headlines, print_summary
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Verdict
 from tests.support.results_documents import example_results, read, without_reference
 
 
@@ -214,3 +214,21 @@ def test_names_cannot_steer_the_terminal() -> None:
     results = example_results()
     results["job"]["id"] = "[red]x[/red] \x1b[2J\x07"
     assert summary(results)[0] == "[red]x[/red] �[2J�"
+
+
+def test_random_rows_of_the_larger_corpus_are_said_to_be_counted() -> None:
+    results = example_results()
+    usual = {"rows": 504, "found": 16 / 504, "centre": 0.0, "lower": 0.0, "upper": 6 / 504}
+    usual |= {"z": 4.0, "p": 1e-4, "p_adjusted": 1e-3, "smallest_found": 0.01}
+    fields = {"measure": "duplicates", "of": "pair", "score": "not covered", "bounds": "exact"}
+    share = dict.fromkeys(("value", "lower", "upper"), 39 / 900)
+    results["scores"].append({**fields, **share, "unit": "share of rows", "expected": usual})
+    [found] = [score for score in read(results).scores if score.score == "not covered"]
+    verdict = Verdict(value="differs", reason="Rows are missing.")
+    lines = list(format_evidence(verdict, [found]))
+    assert any("16 of 504" in line for line in lines)
+    assert lines[-1] == (
+        "of: rows that were counted, of the larger corpus as many as the other has"
+    )
+    whole = found.model_copy(update=dict.fromkeys(("value", "lower", "upper"), 16 / 504))
+    assert "as many as" not in "".join(format_evidence(verdict, [whole]))

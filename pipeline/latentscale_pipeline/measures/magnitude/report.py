@@ -19,7 +19,7 @@ from latentscale_pipeline.views.figure import (
     present,
     said_of_brackets,
 )
-from latentscale_pipeline.views.formatting import format_number, listed, printable
+from latentscale_pipeline.views.formatting import counted, format_number, listed, printable
 from latentscale_pipeline.views.rarefaction import Growth, draw_rarefaction
 from latentscale_pipeline.views.terms import BOUNDS
 
@@ -127,8 +127,13 @@ def _function_method(function: MagnitudeFunction) -> str:
     return (
         f"{listed(function.method)} at {len(function.scales)} scales from "
         f"{format_number(min(function.scales))} to {format_number(max(function.scales))}, "
-        f"{printable(function.metric)} distance, {function.n:,} distinct rows"
+        f"{printable(function.metric)} distance, {_points(function)}"
     )
+
+
+def _points(function: MagnitudeFunction) -> str:
+    known = function.points
+    return f"{function.n:,} rows" if known is None else counted(known, "distinct row")
 
 
 def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figure:
@@ -168,9 +173,9 @@ def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figu
         for _, function in functions
         for bracket in zip(function.value, function.lower, function.upper, strict=True)
     )
-    counts = " and ".join(f"{function.n:,} ({style.name})" for style, function in functions)
+    counts = [f"{_points(function)} ({style.name})" for style, function in functions]
     said = [
-        f"Distinct rows: {counts}.",
+        f"Of {' and '.join(counts)}.",
         *(["Dotted lines mark the convergence scales t_conv."] if rules else []),
         *sentences,
         said_of_brackets(brackets, "Bars are the brackets"),
