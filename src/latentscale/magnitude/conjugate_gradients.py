@@ -758,12 +758,18 @@ class _Judgement:
         return cls(n, total, min(lower, value), value, upper)
 
     def estimate(self, error: float, tolerance: float) -> Estimate:
-        """Return the bracket: certified if narrow, else by the estimated error, else up to n."""
+        """Return the bracket: certified if narrow, else by the estimated error, else up to n.
+
+        Gains that stalled say nothing of those to come, as of rows within tight clusters, so an
+        estimated error is no smaller than the tolerance.
+        """
         top = float(self.n)
         value = min(self.value, top)
         lower = min(self.lower, value)
         certified = max(min(self.upper, top), value)
-        guessed = max(min(value + error + (value - lower), certified), value)
+        least = tolerance * lower * (1.0 - 1e-9) - (value - lower)
+        reach = max(error + (value - lower), least)
+        guessed = max(min(value + reach, certified), value)
         bounds: Bounds = "estimate"
         upper = guessed
         if self.upper - lower <= tolerance * value or (

@@ -38,7 +38,7 @@ Methods
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -319,7 +319,9 @@ def magnitude_area(
         return area
     if points is None:
         raise ValueError("a computed cut-off scale needs the number of distinct points")
-    return _up_to(area, np.asarray(scales)[-1], cut, 1.0, float(points))
+    found = _up_to(area, np.asarray(scales)[-1], cut, 1.0, float(points))
+    least = min(cut.lower - float(np.asarray(scales)[0]), found.value)  # the magnitude is 1 or more
+    return replace(found, lower=max(found.lower, least))
 
 
 def magnitude_difference(

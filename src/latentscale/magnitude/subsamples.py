@@ -48,7 +48,9 @@ rows, 18 scales and three to four draws each, the intervals covered the Cholesky
 of 792 cases from subsets of 1024 rows, in 92 to 96 % from 512, and in 92 to 93 % from 256. From
 1024 rows half of the intervals were narrower than 5 to 11 % of the value, and narrower still with
 more replicates. A straight line and a parabola alone covered 44 %. The worst kinds were
-near-duplicates and Gaussians in 64 dimensions: 50 % in one setting, 65 to 80 % in several.
+near-duplicates and Gaussians in 64 dimensions: 50 % in one setting, 65 to 80 % in several. Where
+less than a tenth of a point of a subset doesn't count, about half of the intervals hold; what they
+miss is less than a thousandth of the value.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentscale.array_types import Int64Array
+from latentscale.array_types import Float64Array, Int64Array
 from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Estimate
 from latentscale.magnitude.function import magnitude_function
@@ -73,6 +75,12 @@ from latentscale.sampling.rarefaction import (
     rarefaction_curve,
 )
 from latentscale.tiles.distances import Points
+
+LEARNING_SCALES = 12
+"""Fewest positive scales that an extrapolation learns from."""
+
+LEARNING_REACH = (8.0, 2.0)
+"""How far below the smallest and above the largest scale those lie that are added to a few."""
 
 LowerSide = Literal["subsample", "rarefaction", "definition"]
 UpperSide = Literal["rarefaction", "points", "definition"]
@@ -124,8 +132,8 @@ def subsampled_magnitude(
     points : Points
         ``n`` rows under a metric; repeated rows count once.
     scales : array_like of float, shape (s,)
-        Finite, non-negative, strictly ascending. The extrapolation learns from all of them: a
-        dozen or more, from about 1 to about ``n`` effective points, serve it best.
+        Finite, non-negative, strictly ascending. The extrapolation learns from all of them, and
+        from those that :func:`learning_scales` adds to a few.
     rows : int
         Rows of a replicate, at most the number of distinct rows.
     generator : numpy.random.Generator
@@ -151,8 +159,35 @@ def subsampled_magnitude(
     distinct = find_distinct(points) if distinct is None else distinct
     n = len(distinct.rows)
     drawn = draw_replicates(n, rows, replicates, generator)
-    curve = rarefy(points, scales, distinct.rows[drawn], halvings=halvings, tolerance=tolerance)
-    return extrapolate(curve, n), curve
+    evaluated = learning_scales(scales)
+    curve = rarefy(points, evaluated, distinct.rows[drawn], halvings=halvings, tolerance=tolerance)
+    places = np.searchsorted(evaluated, np.asarray(scales, np.float64))
+    return extrapolate(curve, n).at(places), curve.at(places)
+
+
+def learning_scales(scales: ArrayLike) -> Float64Array:
+    """Return the scales at which subsets are evaluated: the given ones, and more if they are few.
+
+    A growing set looks like a smaller one at a smaller scale, so an extrapolation needs scales
+    around each.
+
+    Parameters
+    ----------
+    scales : array_like of float, shape (s,)
+        Finite, non-negative, strictly ascending.
+
+    Returns
+    -------
+    ndarray of float64
+        Ascending; includes the given ones.
+    """
+    given = np.asarray(scales, np.float64)
+    positive = given[given > 0]
+    if not 0 < len(positive) < LEARNING_SCALES:
+        return given
+    low, high = LEARNING_REACH
+    around = np.geomspace(positive[0] / low, positive[-1] * high, LEARNING_SCALES)
+    return np.union1d(given, around)
 
 
 # --- Results ---------------------------------------------------------------------------------

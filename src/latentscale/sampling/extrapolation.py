@@ -31,6 +31,14 @@ MAX_SLOPE = 1.25
 """Steepest slope allowed. A set that grows at a constant score has slope 1."""
 
 
+FEW_LOST = 20.0
+"""Points of the largest subsets up to which those that don't count come from a few near pairs."""
+
+
+LEAST_LOST = 0.2
+"""Points that are taken not to count where fewer do: subsets may have no near pair by chance."""
+
+
 MIN_ODDS = 1e-12
 """Odds below which differences are rounding, because nearly all points count."""
 
@@ -59,6 +67,11 @@ class Extrapolation:
     points: int
     estimates: tuple[Estimate, ...]
     certified: Float64Array
+
+    def at(self, places: Int64Array) -> Extrapolation:
+        """Return what is known at some of the scales, by their places."""
+        estimates = tuple(self.estimates[place] for place in places.tolist())
+        return Extrapolation(self.scales[places], self.points, estimates, self.certified[places])
 
 
 def extrapolate(curve: RarefactionCurve, points: int) -> Extrapolation:
@@ -133,7 +146,7 @@ def _log_odds_interval(
     seen = sizes[-1] * len(single[-1])
     # More rows than there are: the subsets were drawn independently, and overlap.
     share = (seen if seen <= points else sizes[-1]) / points
-    draw = math.sqrt(1.0 - share) * _standard_error(single)
+    draw = math.sqrt(1.0 - share) * _standard_error(single, int(sizes[-1]))
     width = np.hypot(SAFETY * max(steps, 1.0) * back_test, 2.0 * draw)
     ends = (
         value - width,
@@ -206,17 +219,24 @@ def _with_scale_below(errors: Float64Array) -> Float64Array:
     return raised
 
 
-def _standard_error(odds: tuple[Float64Array, ...]) -> Float64Array:
+def _standard_error(odds: tuple[Float64Array, ...], size: int) -> Float64Array:
     """Estimate the draw's standard error in log odds, from the largest subsets of many.
 
-    All sizes see the same rows, so the error of the mean is about the same at every size.
+    All sizes see the same rows, so the error of the mean is about the same at every size. Where
+    few of the ``size`` points of the largest don't count, they come from a few near pairs, of which
+    small subsets have none: none costs more than a point, so the error of their number is at most
+    that of a Poisson variable.
     """
+    largest = odds[-1]
+    # The odds are those of the share that doesn't count.
+    lost = (size * largest / (1.0 + largest)).sum(axis=0)
+    counted = np.where(lost <= FEW_LOST, 1.0 / np.maximum(lost, LEAST_LOST), 0.0)
     many = [part for part in odds if len(part) >= SPREAD_PIECES]
     spread = many[-1] if many else max(odds, key=len)
     if len(spread) == 1:
-        return np.zeros(spread.shape[1])
+        return np.asarray(np.sqrt(counted))
     error: Float64Array = spread.std(axis=0, ddof=1) / spread.mean(axis=0)
-    return np.divide(error, math.sqrt(len(spread)), out=error)
+    return np.asarray(np.sqrt(np.maximum(error**2 / len(spread), counted)))
 
 
 def _clipped(points: int, certified: float, value: float, low: float, high: float) -> Estimate:

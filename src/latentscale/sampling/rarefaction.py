@@ -71,6 +71,16 @@ class RarefactionCurve:
     lower: Float64Array
     upper: Float64Array | None = None
 
+    def at(self, places: Int64Array) -> RarefactionCurve:
+        """Return the curve at some of the scales, by their places."""
+        return RarefactionCurve(
+            self.scales[places],
+            self.sizes,
+            tuple(part[:, places] for part in self.values),
+            self.lower[places],
+            None if self.upper is None else self.upper[places],
+        )
+
     @property
     def means(self) -> Float64Array:
         """Mean score over the subsets of each size, shape (k, s)."""

@@ -372,3 +372,23 @@ def test_memory_is_bounded_by_the_formula() -> None:
     assert count > 0
     assert held < step_bytes(5000, 20, count, 8) < step_bytes(5000, 20, 20, 8)
     assert step_bytes(10**6, 20, 20, 384) < 2.5e9
+
+
+@pytest.mark.parametrize("seed", [37, 3, 8])
+def test_gains_that_stall_in_tight_clusters_are_within_the_interval(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    kinds, d = int(generator.integers(4, 40)), int(generator.integers(2, 10))
+    spread = 10 ** generator.uniform(-5, -3)
+    rows = (generator.normal(size=(kinds, d)) * 5)[generator.integers(kinds, size=1250)]
+    rows = (rows + spread * generator.normal(size=rows.shape)).astype("f4").astype(float)
+    distances = scipy.spatial.distance.cdist(rows, rows)
+    scales = np.array([3.0, 10.0, 30.0]) / np.median(distances)
+    found = magnitude_function(as_points(rows, "euclidean"), scales)
+    for scale, estimate in zip(scales, found.estimates, strict=True):
+        factor = scipy.linalg.cho_factor(np.exp(-scale * distances))
+        weights = scipy.linalg.cho_solve(factor, np.ones(len(rows)))
+        weights += scipy.linalg.cho_solve(factor, 1.0 - np.exp(-scale * distances) @ weights)
+        true = weights.sum()
+        assert estimate.lower <= true * (1 + 1e-8)
+        assert estimate.upper >= true * (1 - 1e-8)
+        assert estimate.upper - estimate.lower <= 1e-3 * true

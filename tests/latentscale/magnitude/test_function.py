@@ -622,3 +622,15 @@ def test_bad_arguments_are_refused() -> None:
     for target in (1.0, 1.5, 1.0 / 3.0, 0.0, math.nan):
         with pytest.raises(ValueError, match="target share must lie between"):
             convergence_scale(points, target=target)
+
+
+def test_an_area_is_at_least_that_of_a_magnitude_of_one() -> None:
+    """Where the cut-off scale is only known within a wide bracket, as of rows that lie far away."""
+    scales = np.linspace(0.0, 10.0, 5)
+    estimates = [Estimate.exact(value, "cholesky") for value in (1.0, 40.0, 70.0, 90.0, 100.0)]
+    cut = Estimate(10.0, 4.0, 30.0, "estimate", "cholesky")
+    area = magnitude_area(scales, estimates, cut=cut, points=300)
+    assert area.value == pytest.approx(np.trapezoid([1.0, 40.0, 70.0, 90.0, 100.0], scales))
+    assert area.lower == 4.0
+    near = Estimate(10.0, 9.9, 10.1, "estimate", "cholesky")
+    assert magnitude_area(scales, estimates, cut=near, points=300).lower > 0.9 * area.value

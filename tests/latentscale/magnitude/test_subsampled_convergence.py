@@ -80,7 +80,7 @@ def test_against_cholesky(metric: str) -> None:
     found = subsampled_convergence_scale(points, 500, 2, rng)
     assert found.value == pytest.approx(truth, rel=0.06)
     assert found.lower <= truth <= found.upper
-    assert found.upper - found.lower < 0.2 * truth
+    assert found.upper - found.lower < 0.25 * truth
 
 
 def test_the_grid_is_about_the_scale_expected() -> None:

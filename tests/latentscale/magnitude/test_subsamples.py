@@ -9,7 +9,12 @@ import pytest
 from latentscale.estimate import Estimate
 from latentscale.magnitude.function import convergence_scale, magnitude_function
 from latentscale.magnitude.nystrom import nystrom_magnitude
-from latentscale.magnitude.subsamples import magnitude_brackets, subsampled_magnitude
+from latentscale.magnitude.subsamples import (
+    LEARNING_SCALES,
+    learning_scales,
+    magnitude_brackets,
+    subsampled_magnitude,
+)
 from latentscale.sampling.extrapolation import extrapolate
 from latentscale.sampling.rarefaction import RarefactionCurve
 from latentscale.tiles.distances import Points, as_points
@@ -35,7 +40,7 @@ def curve_of(scales: np.ndarray, sizes: list[int], magnitudes: np.ndarray) -> Ra
 
 def test_a_power_law_is_continued_exactly() -> None:
     """Log odds linear in log m and log t: all four continuations and the back-test agree."""
-    scales, sizes = np.geomspace(0.1, 10.0, 7), [100, 200, 400, 800]
+    scales, sizes = np.geomspace(0.1, 5.0, 7), [100, 200, 400, 800]
     odds = np.array([0.3 * (m / 100) ** 0.7 / scales**2 for m in sizes])
     found = extrapolate(curve_of(scales, sizes, np.array(sizes)[:, None] / (1 + odds)), 50_000)
     expected = 50_000 / (1 + 0.3 * 500**0.7 / scales**2)
@@ -255,3 +260,32 @@ def test_the_scale_of_convergence_is_in_the_middle_of_these_kinds() -> None:
     for kind, cut in KINDS.items():
         found = convergence_scale(as_points(kind(rng, 1000), "euclidean"), target=0.9).value
         assert 0.15 * cut <= found <= 1.6 * cut
+
+
+@pytest.mark.parametrize(("scale", "least"), [(0.1, 11), (30.0, 11), (100.0, 9)])
+def test_intervals_of_few_scales_cover(scale: float, least: int) -> None:
+    """Where others have to be learnt from, and where less than a point doesn't count."""
+    held = 0
+    for seed in range(12):
+        generator = np.random.default_rng(seed)
+        points = as_points(generator.normal(size=(1200, 3)), "euclidean")
+        true = magnitude_function(points, [scale]).estimates[0].value
+        found, curve = subsampled_magnitude(
+            points, [scale], rows=256, generator=generator, replicates=2
+        )
+        assert found.scales.tolist() == curve.scales.tolist() == [scale]
+        held += found.estimates[0].lower <= true <= found.estimates[0].upper
+    assert held >= least
+
+
+def test_scales_are_added_to_few_and_the_given_ones_stay() -> None:
+    few = [0.0, 0.3, 7.0]
+    evaluated = learning_scales(few)
+    assert set(few) <= set(evaluated.tolist())
+    assert (np.diff(evaluated) > 0).all()
+    assert len(evaluated) == LEARNING_SCALES + 3
+    assert evaluated[1] == pytest.approx(0.3 / 8)
+    assert evaluated[-1] == pytest.approx(14.0)
+    many = np.geomspace(0.1, 10.0, LEARNING_SCALES)
+    np.testing.assert_array_equal(learning_scales(many), many)
+    np.testing.assert_array_equal(learning_scales([0.0]), [0.0])

@@ -150,4 +150,6 @@ def _compare_with_all(
         compared = nearest.search_corpus(queries, ids, candidates, p["metric"])
         for name, found in compared.items():
             arrays[f"{source}_{name}_row"][some] = found.indices[:, 0]
-            arrays[f"{source}_{name}_distance"][some] = found.distances[:, 0]
+            arrays[f"{source}_{name}_distance"][some] = nearest.stored_distances(
+                found.distances[:, 0]
+            )

@@ -264,8 +264,17 @@ def find_nearest(inputs: Inputs) -> Output:
         ids = rows if source.role == p["role"] else np.full(len(rows), -1)
         for name, found in search_corpus(queries, ids, source, p["metric"]).items():
             arrays[f"{source.role}_{name}_row"] = short_numbers(found.indices[:, 0], source.corpus)
-            arrays[f"{source.role}_{name}_distance"] = found.distances[:, 0].astype(np.float32)
+            arrays[f"{source.role}_{name}_distance"] = stored_distances(found.distances[:, 0])
     return Output(arrays=arrays)
+
+
+def stored_distances(distances: NDArray[np.floating]) -> Float32Array:
+    """Return distances as they are stored: the largest number for any beyond it.
+
+    Only rows near that number are so far apart. Infinity is for rows without a nearest one.
+    """
+    limited = np.minimum(distances, np.finfo(np.float32).max)
+    return np.where(np.isinf(distances), distances, limited).astype(np.float32)
 
 
 def short_numbers(rows: Int64Array, corpus: Corpus) -> NDArray[Any]:

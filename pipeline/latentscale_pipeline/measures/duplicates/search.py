@@ -114,7 +114,7 @@ def _search_piece(
         known = near.rows[span]
         own["row"] = rows[role]
         own[f"{source}_{name}_row"] = np.where(known < 0, -1, numbers[known])
-        own[f"{source}_{name}_distance"] = near.distances[span]
+        own[f"{source}_{name}_distance"] = nearest.stored_distances(near.distances[span])
         _use_spare_rows(own, placed, points.take(span), role, source, name)
     for role, records in found.items():
         block_of = records["row"] // p["block_rows"]
@@ -161,7 +161,7 @@ def _use_spare_rows(
         candidate_ids=spare,
     )
     found[f"{source}_{name}_row"][lost] = near.indices[:, 0]
-    found[f"{source}_{name}_distance"][lost] = near.distances[:, 0]
+    found[f"{source}_{name}_distance"][lost] = nearest.stored_distances(near.distances[:, 0])
 
 
 def count_lists(inputs: Inputs) -> Output:
@@ -193,5 +193,5 @@ def merge_rows(inputs: Inputs) -> Output:
     arrays = {}
     for (source, of), near in best.items():
         arrays[f"{source}_{of}_row"] = nearest.short_numbers(near.rows, inputs.corpora[source])
-        arrays[f"{source}_{of}_distance"] = near.distances.astype(np.float32)
+        arrays[f"{source}_{of}_distance"] = nearest.stored_distances(near.distances)
     return Output(arrays=arrays)

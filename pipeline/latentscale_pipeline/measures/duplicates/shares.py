@@ -86,7 +86,10 @@ def _histogram(found: Mapping[str, Float32Array]) -> dict[str, Any]:
     """Count rows by their distances, in the same bins for both corpora."""
     most = max(float(each.max()) for each in found.values())
     edges = np.linspace(0.0, most if most > 0.0 else 1.0, BINS + 1)
-    counted = {role: np.histogram(each, edges)[0].tolist() for role, each in found.items()}
+    counted = {
+        role: np.histogram(each.astype(np.float64), edges)[0].tolist()
+        for role, each in found.items()
+    }
     return {"edges": edges.tolist(), **counted}
 
 
@@ -125,7 +128,7 @@ def _check(compared: Artifact, found: Artifact, source: Role, within: float) -> 
     near = true <= within
     return {
         "rows": len(rows),
-        "nearest": int((seen <= true * (1.0 + ROUNDING)).sum()),
+        "nearest": int((seen <= true.astype(np.float64) * (1.0 + ROUNDING)).sum()),
         "near": int(near.sum()),
         "near_found": int((seen[near] <= within).sum()),
     }

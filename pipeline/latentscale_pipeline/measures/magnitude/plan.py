@@ -10,6 +10,7 @@ from latentscale.magnitude.conjugate_gradients import step_bytes
 from latentscale.magnitude.function import CHOLESKY_ROWS, KEPT_BYTES
 from latentscale.magnitude.leave_one_out import error_bytes
 from latentscale.magnitude.nystrom import LANDMARKS
+from latentscale.magnitude.subsamples import LEARNING_SCALES
 from latentscale.sampling.rarefaction import HALVINGS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage, Work
@@ -295,6 +296,8 @@ def _subsampled_function(
     exact: Stage, section: Magnitude, facts: JobFacts, role: Role
 ) -> list[Stage]:
     corpus, count = facts.corpora[role], _count_scales(section)
+    if count < LEARNING_SCALES:  # more are added
+        count += LEARNING_SCALES
     beside = f"nystrom-{role}" if section.method == "nystrom" else None
     tasks = subsample_function, extrapolate_function
     function = _subsampled(exact, section, facts, role, count, *tasks, beside=beside, draw=1)

@@ -8,6 +8,8 @@ the first replicate; the function on the job's scales follows.
 
 from __future__ import annotations
 
+import numpy as np
+
 from latentscale.array_types import Float64Array, Int64Array
 from latentscale.magnitude.dense import NoConvergenceScale
 from latentscale.magnitude.nystrom import NystromMagnitude, nystrom_magnitude
@@ -15,7 +17,11 @@ from latentscale.magnitude.subsampled_convergence import (
     convergence_grid,
     extrapolated_convergence_scale,
 )
-from latentscale.magnitude.subsamples import magnitude_brackets, subsample_magnitudes
+from latentscale.magnitude.subsamples import (
+    learning_scales,
+    magnitude_brackets,
+    subsample_magnitudes,
+)
 from latentscale.sampling.extrapolation import extrapolate
 from latentscale.sampling.rarefaction import (
     HALVINGS,
@@ -46,9 +52,9 @@ def subsample_about_convergence(inputs: Inputs) -> Output:
 
 
 def subsample_function(inputs: Inputs) -> Output:
-    """Evaluate the pieces of one replicate at the job's scales."""
+    """Evaluate the pieces of one replicate at the job's scales, and more if these are few."""
     scales = job_scales(inputs)
-    return Output() if scales is None else _evaluate_pieces(inputs, scales)
+    return Output() if scales is None else _evaluate_pieces(inputs, learning_scales(scales))
 
 
 def _evaluate_pieces(inputs: Inputs, scales: Float64Array | None) -> Output:
@@ -85,12 +91,15 @@ def extrapolate_convergence(inputs: Inputs) -> Output:
 
 def extrapolate_function(inputs: Inputs) -> Output:
     """Extrapolate the function at the job's scales; add the Nyström estimates if there are any."""
-    if job_scales(inputs) is None:
+    scales = job_scales(inputs)
+    if scales is None:
         return without_scale(inputs)
     sample, name = DistinctSample.of(inputs), inputs.parameters["beside"]
     beside = None if name is None else _load_nystrom(inputs.results[name])
     curve = _curve(inputs)
-    brackets = magnitude_brackets(extrapolate(curve, len(sample)), beside)
+    places = np.searchsorted(curve.scales, scales)
+    brackets = magnitude_brackets(extrapolate(curve, len(sample)).at(places), beside)
+    curve = curve.at(places)
     return Output(
         values={
             "estimates": [store_estimate(bracket.estimate) for bracket in brackets],

@@ -305,3 +305,19 @@ def test_a_distance_needs_a_scale(tmp_path: Path) -> None:
             {"corpus": np.eye(4)},
             measures={"duplicates": {"metric": "euclidean"}},
         )
+
+
+@pytest.mark.parametrize("neighbours", ["exact", "cells"])
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+def test_a_distance_beyond_single_precision_is_its_largest_number(
+    neighbours: str, metric: str, tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(9)
+    corpora = {role: generator.normal(size=(400, 2)) for role in ("corpus", "reference")}
+    corpora["corpus"][:2] = [[3e38, 3e38], [-3e38, 3e38]]
+    measures = {"duplicates": {"metric": metric, "within": 0.01, "neighbours": neighbours}}
+    found, folder = run_job(tmp_path, corpora, measures=measures)
+    distances = read_array(found, folder, "corpus/other_nearest_distance")
+    assert distances[0] == np.finfo(np.float32).max
+    assert np.isfinite(distances).all()
+    assert score(found, "outliers", "pair")["value"] >= 2 / 400
