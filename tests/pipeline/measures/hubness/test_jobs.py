@@ -75,6 +75,8 @@ def test_random_rows_stand_for_all(tmp_path: Path) -> None:
         assert all(lower < each[name]["value"] < upper for each in found)
     budget = run(tmp_path / "budget", job="budget: {pairs: 90000}\n", corpus=rows)
     assert budget["measures"]["hubness"]["corpus"]["rows"] == 300
+    shares = {row["score"]: row.get("share_of") for row in budget["scores"]}
+    assert shares == {"hubness": None, "Robin Hood index": None, "antihubs": 300}
 
 
 def test_more_hubs_are_found_and_a_sample_of_the_same_is_not(tmp_path: Path) -> None:
