@@ -96,5 +96,5 @@ def remove_finished_iterations(
 
 def _remove_parts(store: ObjectStore, inside: str) -> None:
     keys = store.keys(inside)
-    going = {key for key in keys if key.startswith(f"{inside}/part-")}
+    going = {key for key in keys if key.startswith(f"{inside}/part-") and key[-4:] != ".log"}
     remove_parts(store, inside, going, (key for key in keys if key not in going))

@@ -231,9 +231,10 @@ def _usual_counts(
         known = max(1, rows // ROWS_OF_EVENT)
         return min(known, round(share * known)), known
 
-    # An earlier version didn't write what a share is of.
+    # An earlier version didn't write what a share is of; it isn't of more than all rows.
     usual = (
-        events(own.share_of or score.share_of or rows, own.value or 0.0) for rows, own in earlier
+        events(own.share_of or min(score.share_of or rows, rows), own.value or 0.0)
+        for rows, own in earlier
     )
     counts, sizes = zip(*usual, strict=True)
     own = events(score.share_of or n, score.value or 0.0)

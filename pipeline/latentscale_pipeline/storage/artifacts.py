@@ -431,7 +431,7 @@ def remove_parts(
             return key[len(folder) + 1 :].partition("/")[0]
 
         kept = set(map(inside, staying))
-        folders = [name for name in store.folders(folder) if name not in kept]
+        folders = {name for name in store.folders(folder) if name not in kept}
         run_requests(store.remove_all, [f"{folder}/{name}" for name in folders])
         arrays = [key for key in arrays if inside(key) not in folders]
     run_requests(store.remove, arrays)

@@ -131,14 +131,37 @@ def magnitude_distance(
     return Scored(estimate, error)
 
 
-def points_apart(first: ArrayLike, second: ArrayLike, metric: Metric) -> int:
-    """Return how many distinct points only one of two sets has: the largest possible distance.
+def points_apart(
+    first: ArrayLike, second: ArrayLike, metric: Metric, scale: float
+) -> tuple[int, float]:
+    """Say how far points of two sets stand alone.
 
-    The arguments are those of :func:`magnitude_distance`. Costs ``O((m + n) d)``.
+    Parameters
+    ----------
+    first, second, metric, scale
+        Those of :func:`magnitude_distance`.
+
+    Returns
+    -------
+    int
+        How many distinct points only one of the sets has: the largest possible distance.
+    float
+        A lower bound of the share of all distinct points that count, which is sharp where nearly
+        all do: n over the sum of the similarities.
+
+    Notes
+    -----
+    Costs ``(m + n)² d`` operations and ``16 (m + n)²`` bytes.
     """
     vectors = [np.asarray(each) for each in (first, second)]
-    group = find_distinct(as_points(np.concatenate(vectors), metric)).group
-    return len(np.setxor1d(group[: len(vectors[0])], group[len(vectors[0]) :]))
+    points = as_points(np.concatenate(vectors), metric)
+    distinct = find_distinct(points)
+    group, cut = distinct.group, len(vectors[0])
+    apart = points.take(distinct.rows)
+    apart = apart.about(apart.rows.mean(axis=0))
+    similarities = np.exp(-scale * all_distances(apart))
+    share = len(apart) / float(similarities.sum())
+    return len(np.setxor1d(group[:cut], group[cut:])), share
 
 
 def _magnitude(

@@ -82,6 +82,12 @@ LEARNING_SCALES = 12
 LEARNING_REACH = (8.0, 2.0)
 """How far below the smallest and above the largest scale those lie that are added to a few."""
 
+SAME_SCALE = 1e-6
+"""Relative distance of scales that are one."""
+
+TINIEST, LARGEST = 1e-300, 1e300
+"""Ends of the scales that are added."""
+
 LowerSide = Literal["subsample", "rarefaction", "definition"]
 UpperSide = Literal["rarefaction", "points", "definition"]
 
@@ -186,8 +192,11 @@ def learning_scales(scales: ArrayLike) -> Float64Array:
     if not 0 < len(positive) < LEARNING_SCALES:
         return given
     low, high = LEARNING_REACH
-    around = np.geomspace(positive[0] / low, positive[-1] * high, LEARNING_SCALES)
-    return np.union1d(given, around)
+    first = np.log(max(positive[0] / low, TINIEST))
+    last = np.log(min(positive[-1], LARGEST / high) * high)
+    around = np.linspace(first, last, LEARNING_SCALES)
+    apart = np.abs(around[:, None] - np.log(positive)).min(axis=1) > SAME_SCALE
+    return np.union1d(given, np.exp(around[apart]))
 
 
 # --- Results ---------------------------------------------------------------------------------

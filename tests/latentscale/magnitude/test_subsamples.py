@@ -286,6 +286,9 @@ def test_scales_are_added_to_few_and_the_given_ones_stay() -> None:
     assert len(evaluated) == LEARNING_SCALES + 3
     assert evaluated[1] == pytest.approx(0.3 / 8)
     assert evaluated[-1] == pytest.approx(14.0)
+    powers = learning_scales([1.0, 2.0, 4.0, 8.0, 16.0])
+    assert (np.diff(np.log(powers)) > 1e-3).all()
+    assert np.isfinite(learning_scales([1e308])).all()
     many = np.geomspace(0.1, 10.0, LEARNING_SCALES)
     np.testing.assert_array_equal(learning_scales(many), many)
     np.testing.assert_array_equal(learning_scales([0.0]), [0.0])

@@ -11,6 +11,7 @@ import pytest
 
 from latentscale_pipeline.config.cluster import Local
 from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.iterations import remove_finished_iterations
 from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.state import inspect_stages
@@ -63,6 +64,16 @@ def test_only_the_newest_states_outlive_their_round(tmp_path: Path) -> None:
     folders = work.store.folders(work.folder(stage))
     assert [name for name in folders if name.startswith("round")] == ["round-0004"]
     assert work.store.exists(f"{work.folder(stage)}/round-0004/state.json")
+
+
+def test_logs_of_tries_outlive_their_round(tmp_path: Path) -> None:
+    work = make_work(tmp_path, [toy.iterated()])
+    inside = f"{work.folder(work.stages[0])}/round-0001"
+    for name in ("part-00000.json", "part-00000.a-0/x.npy", "part-00001.b-0.log", "state.json"):
+        work.store.write(f"{inside}/{name}", b"{}")
+    remove_finished_iterations(work.store, work.stages[0], work.folder(work.stages[0]), 1)
+    left = [key.rpartition("/")[2] for key in work.store.keys(inside)]
+    assert left == ["part-00001.b-0.log", "state.json"]
 
 
 def test_both_executors_give_the_same_numbers(tmp_path: Path, dask_executor: DaskExecutor) -> None:

@@ -239,8 +239,14 @@ def test_means_over_fewer_samples_vary_more() -> None:
     assert alarms <= 5
 
 
-@pytest.mark.parametrize(("share_of", "rows"), [(400, 10**6), (1000, 10**6), (100_000, 300)])
-@pytest.mark.parametrize("told_before", [True, False])
+@pytest.mark.parametrize(
+    ("share_of", "rows", "told_before"),
+    [
+        *((400, 10**6, told) for told in (True, False)),
+        *((1000, 10**6, told) for told in (True, False)),
+        (100_000, 300, True),
+    ],
+)
 def test_a_share_of_other_rows_has_their_limits(
     share_of: int, rows: int, told_before: bool
 ) -> None:
@@ -257,3 +263,14 @@ def test_a_share_of_other_rows_has_their_limits(
         assert limits is not None
         assert limits == whole
         assert limits.exceeded == (found > 1)
+
+
+def test_shares_of_all_rows_before_a_sample_of_many_are_of_no_more() -> None:
+    def count(value: float, of: int | None = None) -> Score:
+        return score(value, unit=SHARE_OF_ROWS, size_dependent=False, share_of=of)
+
+    values = (0.010, 0.011, 0.009, 0.010, 0.0105)
+    last = count(0.010, 100_000)
+    few = control_limits(last, 10**6, [(2000, count(value)) for value in values], 0.0027)
+    known = [(2000, count(value, 2000)) for value in values]
+    assert few == control_limits(last, 10**6, known, 0.0027)

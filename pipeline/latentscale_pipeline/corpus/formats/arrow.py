@@ -305,7 +305,7 @@ def _fields(schema: Any, rows: int, lengths: Mapping[str, int]) -> tuple[Field, 
     ``lengths`` are those of lists, without the columns that hold none.
     """
     fields: list[Field] = []
-    numbers: dict[str, np.dtype[Any]] = {}
+    floats: dict[str, np.dtype[Any]] = {}
     for column in schema:
         values = _list_type(column.type)
         if values is not None:
@@ -320,8 +320,8 @@ def _fields(schema: Any, rows: int, lengths: Mapping[str, int]) -> tuple[Field, 
         elif _is_number(_decoded(column.type)):
             dtype = np.dtype(_decoded(column.type).to_pandas_dtype())
             fields.append(Field(column.name, (rows,), dtype))
-            if not pa.types.is_dictionary(column.type):
-                numbers[column.name] = dtype
+            if dtype.kind == "f" and not pa.types.is_dictionary(column.type):
+                floats[column.name] = dtype
         elif pa.types.is_decimal(column.type):
             dtype = np.dtype(np.int64 if column.type.scale == 0 else np.float64)
             fields.append(Field(column.name, (rows,), dtype))
@@ -330,7 +330,7 @@ def _fields(schema: Any, rows: int, lengths: Mapping[str, int]) -> tuple[Field, 
         else:
             unread = str(column.type)
             fields.append(Field(column.name, (rows,), np.dtype(object), unread=unread))
-    return tuple(fields + joined_fields(numbers, rows))
+    return tuple(fields + joined_fields(floats, rows))
 
 
 def _list_type(kind: Any) -> Any | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -160,6 +160,28 @@ def joined_fields(columns: Mapping[str, np.dtype[Any]], rows: int) -> list[Field
         Field(name, (rows, len(members)), np.result_type(*_known(floats, members)), members)
         for name, members in groups.items()
     ]
+
+
+def unlike_column(columns: Sequence[str], values: Mapping[str, Sequence[Any]]) -> str:
+    """Return the first or last column of a vector if only it has whole numbers, which differ.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The columns of the vector; none if it has no names.
+    values : mapping of str to sequence
+        The first values of those columns that have whole numbers only.
+
+    Returns
+    -------
+    str
+        Empty if there is none.
+    """
+    for place, others in ((0, columns[1:]), (-1, columns[:-1])):
+        fractional = sum(other not in values for other in others)
+        if 2 * fractional > len(others) and len(set(values.get(columns[place], ()))) > 1:
+            return columns[place]
+    return ""
 
 
 def _known(dtypes: Mapping[str, np.dtype[Any]], names: Iterable[str]) -> list[np.dtype[Any]]:

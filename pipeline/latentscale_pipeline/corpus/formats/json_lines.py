@@ -25,6 +25,7 @@ from latentscale_pipeline.corpus.formats.container import (
     Container,
     Field,
     joined_fields,
+    unlike_column,
 )
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File
 from latentscale_pipeline.corpus.formats.lines import (
@@ -131,7 +132,15 @@ def open_json_lines(file: File) -> JsonLines:
     fields = [_field(name, [found.get(name) for found in first], lines.rows) for name in names]
     known = tuple(field for field in fields if field is not None)
     numbers = {f.name: f.dtype for f in known if f.dtype.kind in "iuf" and len(f.shape) == 1}
-    joined = joined_fields(numbers, lines.rows)
+    values = {
+        name: [found.get(name) for found in first]
+        for name, dtype in numbers.items()
+        if dtype.kind != "f"
+    }
+    joined = [
+        replace(field, unlike=unlike_column(field.columns, values))
+        for field in joined_fields(numbers, lines.rows)
+    ]
     return JsonLines(file.name, (*known, *joined), lines, single=[*names] == [""])
 
 

@@ -63,7 +63,7 @@ class Lines:
             for line in _whole_rows(opened, self.separator, self.file.name, offset):
                 if row >= stop:
                     return
-                if self.keep_empty or not _is_empty(line, self.separator):
+                if self.keep_empty or line.strip():
                     if row >= start:
                         yield row, offset, self._decoded(line, row, offset)
                     row += 1
@@ -87,22 +87,32 @@ class Lines:
 def count_lines(
     file: File, skipped: int = 0, *, keep_empty: bool = False, separator: str = ""
 ) -> Lines:
-    """Count the rows of a file, which begin after ``skipped`` rows of another kind."""
+    """Count the rows of a file, which begin after ``skipped`` rows of another kind.
+
+    Raises
+    ------
+    BadInput
+        If a row between others has nothing but tabs: it looks empty, and may be one of empty cells.
+    """
     rows, offset = -skipped, 0
+    only_tabs = -1
     starts: list[int] = []
     with _opened(file) as opened:
         for line in _whole_rows(opened, separator, file.name):
-            if keep_empty or not _is_empty(line, separator):
+            holds = keep_empty or bool(line.strip())
+            if holds and only_tabs >= 0:
+                raise BadInput(
+                    f"{file.name}: row {rows}, at byte {only_tabs}, has only empty cells; delete "
+                    "the line, or write its values"
+                )
+            if separator == "\t" and rows > 0 and not holds and b"\t" in line:
+                only_tabs = offset
+            if holds:
                 if rows >= 0 and rows % NOTED_ROWS == 0:
                     starts.append(offset)
                 rows += 1
             offset += len(line)
     return Lines(file, max(rows, 0), tuple(starts) or (offset,), keep_empty, separator)
-
-
-def _is_empty(line: bytes, separator: str) -> bool:
-    """Return whether a line has nothing: neither a value nor a tab between values that lack."""
-    return not line.strip(b" \r\n" if separator == "\t" else None)
 
 
 def _whole_rows(
@@ -175,7 +185,7 @@ def first_lines(head: bytes, size: int, separator: str = "") -> list[str]:
     rows: list[str] = []
     with suppress(BadInput):  # the last row isn't complete
         for row in _whole_rows(io.BytesIO(text), separator, ""):
-            if not _is_empty(row, separator):
+            if row.strip():
                 rows.append(row.decode(errors="replace").strip("\r\n"))
             if len(rows) > SNIFFED_ROWS:
                 break

@@ -29,6 +29,7 @@ from latentscale_pipeline.corpus.formats.container import (
     Field,
     UnknownField,
     joined_fields,
+    unlike_column,
 )
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, file_errors
 from latentscale_pipeline.corpus.formats.lines import (
@@ -409,8 +410,16 @@ def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, .
     }
     fields = [Field(name, (rows,), dtype) for name, dtype in dtypes.items()]
     fields += [Field(name, (rows, d), np.dtype(np.float64)) for name, d in lists.items()]
-    unlike = _unlike(dialect.names, table) if dialect.skipped == 0 else ""
-    return tuple(fields + [replace(f, unlike=unlike) for f in joined_fields(joined, rows)])
+    vectors = joined_fields(joined, rows)
+    if dialect.skipped == 0:
+        unlike = _unlike(dialect.names, table)
+        return tuple(fields + [replace(f, unlike=unlike) for f in vectors])
+    values = {
+        name: [row[place].strip() for row in table]
+        for place, name in enumerate(dialect.names)
+        if not unnamed and numbers.get(name)
+    }
+    return tuple(fields + [replace(f, unlike=unlike_column(f.columns, values)) for f in vectors])
 
 
 def _unlike(names: Sequence[str], table: list[list[str]]) -> str:

@@ -42,8 +42,8 @@ SINGULAR = (
 
 
 SATURATED = 0.98
-"""Share of its largest possible value from which a distance says little: few near pairs, by
-chance, decide it.
+"""Share of the points that count, and of its largest possible value, from which a distance says
+little: few near pairs, by chance, decide it.
 """
 
 UNRESOLVED = "nearly every row stands alone at this scale; set a smaller distance_scale"
@@ -124,7 +124,8 @@ def compare_rows(inputs: Inputs) -> Output:
     )
     if distance is None:
         return Output(values={"reason": SINGULAR, "scale": scale})
-    if distance.estimate.value > SATURATED * points_apart(first, second, p["metric"]):
+    most, alone = points_apart(first, second, p["metric"], scale)
+    if alone > SATURATED and distance.estimate.value > SATURATED * most:
         return Output(values={"reason": UNRESOLVED, "scale": scale})
     return Output(values={"scale": scale, **store_scored(distance)})
 

@@ -98,3 +98,11 @@ def test_a_distance_that_is_nearly_its_largest_is_withheld_whatever_repeats(tmp_
         rows = dict(zip(("corpus", "reference"), both, strict=True))
         row = found(run(tmp_path / name, "distance_scale: 1000", **rows))
         assert (row["value"], row["reason"]) == (None, distance.UNRESOLVED)
+
+
+def test_a_few_rows_more_are_a_distance(tmp_path: Path) -> None:
+    """They stand alone, and so the distance is its largest; all other rows don't."""
+    reference = 0.01 * rows_of(13, 200)
+    corpus = np.concatenate([reference, 50.0 + 20.0 * rows_of(14, 10)])
+    row = found(run(tmp_path / "more", "distance_scale: 2", corpus=corpus, reference=reference))
+    assert row["value"] == pytest.approx(10.0, rel=1e-6)
