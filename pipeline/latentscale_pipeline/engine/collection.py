@@ -24,10 +24,9 @@ from latentscale_pipeline.storage.artifacts import (
     Cost,
     create_marker,
     read_marker,
-    read_markers,
     remove_parts,
 )
-from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.objects import ObjectStore, run_requests
 
 PARTS = "parts"
 """Key in the record of whether parts stay with the result."""
@@ -177,9 +176,13 @@ def stage_spending(store: ObjectStore, stage: Stage, folder: str) -> dict[str, A
     if record is not None:
         return dict(record.values[SPENT])
     parts = lasting_parts(folder, stage)
-    markers = [marker for marker in read_markers(store, parts) if marker is not None]
-    if not markers:
-        return dict(NOTHING_SPENT)
     if stage.advance is not None:
-        return dict(markers[-1].values[SPENT])
-    return add_costs([marker.cost for marker in markers])
+        last = read_marker(store, parts[-1])
+        return dict(NOTHING_SPENT if last is None else last.values[SPENT])
+
+    def cost(part: str) -> Cost | None:
+        marker = read_marker(store, part)
+        return None if marker is None else marker.cost
+
+    costs = [each for each in run_requests(cost, parts) if each is not None]
+    return add_costs(costs) if costs else dict(NOTHING_SPENT)

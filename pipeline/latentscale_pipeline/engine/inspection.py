@@ -25,6 +25,10 @@ GONE = "gone"
 """Key in the record of the arrays that were removed from results that are still there."""
 
 
+HELD_MARKERS = 1024
+"""Most markers that are in memory at a time: a stage may have very many parts."""
+
+
 def list_stages(store: ObjectStore, under: str = "stages") -> dict[str, dict[str, int]]:
     """Return the sizes of the objects of stages, by their folders, by key; in one listing."""
     return group_by_stage(store.sizes(under))
@@ -96,8 +100,12 @@ class Inspection:
     def have(self, parts: Sequence[str]) -> list[bool]:
         """Return what :meth:`has` returns for each part; several markers are read at once."""
         listed = [part for part in parts if f"{part}.json" in self.sizes]
-        markers = dict(zip(listed, read_markers(self.store, listed), strict=True))
-        return [part in markers and self._is_intact(part, markers[part]) for part in parts]
+        intact = set()
+        for start in range(0, len(listed), HELD_MARKERS):
+            some = listed[start : start + HELD_MARKERS]
+            read = zip(some, read_markers(self.store, some), strict=True)
+            intact |= {part for part, marker in read if self._is_intact(part, marker)}
+        return [part in intact for part in parts]
 
     def _is_intact(self, part: str, found: StoredArtifact | None) -> bool:
         try:
