@@ -185,11 +185,12 @@ def _expected(
     differing = [found for found in compared.mismatches if found.kind not in SAMPLED]
     if differing:
         return str(differing[0])
-    if known is not None:
-        return known
-    for own in (job, baseline):
+    # Of counts the job's own reason decides: what a baseline lacks is a difference.
+    for own in (job,) if known is not None else (job, baseline):
         if own is not None and own.expected_reason and not report_of(own.measure).is_judged(own):
             return own.expected_reason
+    if known is not None:
+        return known
     # Errors of scores of the pair include those of a common reference, so they are too large there.
     if rows and not compared.mismatches:
         whole = _expect_of_all_rows(job, baseline)
