@@ -161,7 +161,11 @@ def _inspect(
 ) -> StageState:
     state = StageState(stage, work.folder(stage))
     inspection = Inspection(
-        *(work.store, state.folder, thorough, state.problems, repair),
+        work.store,
+        state.folder,
+        thorough,
+        state.problems,
+        repair,
         listed=listed.get(state.folder, {}),
     )
     unneeded = stage.temporary == "result" and not readers

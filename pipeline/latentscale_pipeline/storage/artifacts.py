@@ -407,7 +407,7 @@ def _part_of(attempt: str) -> str:
 
 
 def remove_parts(
-    store: ObjectStore, folder: str, going: Iterable[str], staying: Iterable[str]
+    store: ObjectStore, folder: str, going: Collection[str], staying: Iterable[str]
 ) -> None:
     """Remove objects of parts.
 
@@ -417,14 +417,13 @@ def remove_parts(
         The job folder.
     folder : str
         The folder of the parts.
-    going, staying : iterable of str
+    going, staying : collection and iterable of str
         Keys of all objects in the folder: those that are removed, and the others.
     """
+    markers = {key for key in going if key.endswith(".json")}
+    arrays = [key for key in going if key not in markers]
     # Markers first: a marker without its objects would look damaged.
-    going = sorted(going, key=lambda key: not key.endswith(".json"))
-    markers = [key for key in going if key.endswith(".json")]
     run_requests(store.remove, markers)
-    arrays = going[len(markers) :]
     if store.is_local:  # whole folders, with what killed writers left there
 
         def inside(key: str) -> str:

@@ -228,9 +228,8 @@ def _baseline(
         try:
             read_job(rule.job)
             # Another job is the latest one tomorrow; a folder stays what it is.
-            return find_job(rule.job).address if rule.job.rstrip("/").endswith(
-                LATEST
-            ) else rule.job, None
+            is_latest = rule.job.rstrip("/").endswith(LATEST)
+            return find_job(rule.job).address if is_latest else rule.job, None
         except BadInput as error:
             raise BadInput(f"{where}: baseline.job: {error}") from None
     if rule == "none":

@@ -131,37 +131,36 @@ def magnitude_distance(
     return Scored(estimate, error)
 
 
-def points_apart(
-    first: ArrayLike, second: ArrayLike, metric: Metric, scale: float
-) -> tuple[int, float]:
-    """Say how far points of two sets stand alone.
+def is_saturated(
+    first: ArrayLike, second: ArrayLike, metric: Metric, scale: float, distance: float, share: float
+) -> bool:
+    """Return whether nearly every point stands alone, so that few near pairs decide the distance.
 
     Parameters
     ----------
     first, second, metric, scale
         Those of :func:`magnitude_distance`.
-
-    Returns
-    -------
-    int
-        How many distinct points only one of the sets has: the largest possible distance.
-    float
-        A lower bound of the share of all distinct points that count, which is sharp where nearly
-        all do: n over the sum of the similarities.
+    distance : float
+        Its value.
+    share : float
+        The share of its largest value, the number of points that only one set has, above which the
+        distance has to be; and the magnitude of both sets, of the number of their points.
 
     Notes
     -----
-    Costs ``(m + n)² d`` operations and ``16 (m + n)²`` bytes.
+    The magnitude of n points is at least n² over the sum of their similarities, and hardly larger
+    where nearly all stand alone. Costs ``(m + n)² d`` operations and ``16 (m + n)²`` bytes if the
+    distance is so large, else ``O((m + n) d)``.
     """
     vectors = [np.asarray(each) for each in (first, second)]
     points = as_points(np.concatenate(vectors), metric)
     distinct = find_distinct(points)
     group, cut = distinct.group, len(vectors[0])
+    if distance <= share * len(np.setxor1d(group[:cut], group[cut:])):
+        return False
     apart = points.take(distinct.rows)
     apart = apart.about(apart.rows.mean(axis=0))
-    similarities = np.exp(-scale * all_distances(apart))
-    share = len(apart) / float(similarities.sum())
-    return len(np.setxor1d(group[:cut], group[cut:])), share
+    return len(apart) > share * float(np.exp(-scale * all_distances(apart)).sum())
 
 
 def _magnitude(

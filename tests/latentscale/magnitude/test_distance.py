@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from latentscale.magnitude.distance import magnitude_distance, points_apart
+from latentscale.magnitude.distance import is_saturated, magnitude_distance
 
 NAMES = {"euclidean": "euclidean", "cosine": "cosine", "manhattan": "cityblock"}
 
@@ -151,9 +151,8 @@ def test_the_largest_distance_is_the_number_of_points_apart(metric: str) -> None
     second[:20] = first[:20]
     second[20:30] = second[30:40]
     first = np.concatenate([first, first[:7], first[-7:]])
-    assert points_apart(first, second, metric, 1e4)[0] == 30 + 30
-    share = points_apart(first, second, metric, 1e-3)[1]
-    rows = np.unique(np.concatenate([first, second]), axis=0)
-    assert share <= magnitude(rows, metric, 1e-3) / len(rows) + 1e-9
+    assert is_saturated(first, second, metric, 1e6, 59.9, 0.98)
+    assert not is_saturated(first, second, metric, 1e6, 0.98 * 60, 0.98)
+    assert not is_saturated(first, second, metric, 1e-3, 59.9, 0.98)
     far = magnitude_distance(first, second, metric, 1e4)
     assert far.estimate.value == pytest.approx(60.0, rel=0.1 if metric == "cosine" else 1e-6)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -157,7 +157,12 @@ def joined_fields(columns: Mapping[str, np.dtype[Any]], rows: int) -> list[Field
     if not groups and len(floats) > 1:
         groups = {"*": tuple(floats)}
     return [
-        Field(name, (rows, len(members)), np.result_type(*_known(floats, members)), members)
+        Field(
+            name,
+            (rows, len(members)),
+            np.result_type(*(floats[member] for member in members if member in floats)),
+            members,
+        )
         for name, members in groups.items()
     ]
 
@@ -182,10 +187,6 @@ def unlike_column(columns: Sequence[str], values: Mapping[str, Sequence[Any]]) -
         if 2 * fractional > len(others) and len(set(values.get(columns[place], ()))) > 1:
             return columns[place]
     return ""
-
-
-def _known(dtypes: Mapping[str, np.dtype[Any]], names: Iterable[str]) -> list[np.dtype[Any]]:
-    return [dtypes[name] for name in names if name in dtypes]
 
 
 def choose_vectors(

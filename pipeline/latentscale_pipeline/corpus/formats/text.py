@@ -5,10 +5,10 @@ semicolons or blanks. If the first line has no numbers, or counts (``id,0,1,2``)
 columns; otherwise their names are their numbers, from 0. A first line with two whole numbers (rows
 and dimensions) is word2vec's header. Numeric columns are joined to vectors as in other tables
 (:func:`.container.joined_fields`). If some named columns have fractions, those with whole numbers
-only are left out of the vectors, unless their names are numbered like those of others; without
-names, such a first or last column has to be explained by the user. A column of lists (``"[0.1,
-0.2]"``) is a field of vectors. Empty lines are skipped, and an empty cell of a vector is read as
-NaN.
+only are left out of the vectors, unless their names are numbered like those of others. Of these,
+and of columns without names, such a first or last one has to be explained by the user. A column of
+lists (``"[0.1, 0.2]"``) is a field of vectors. Empty lines are skipped, and an empty cell of a
+vector is read as NaN.
 """
 
 from __future__ import annotations
@@ -410,25 +410,15 @@ def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, .
     }
     fields = [Field(name, (rows,), dtype) for name, dtype in dtypes.items()]
     fields += [Field(name, (rows, d), np.dtype(np.float64)) for name, d in lists.items()]
-    vectors = joined_fields(joined, rows)
-    if dialect.skipped == 0:
-        unlike = _unlike(dialect.names, table)
-        return tuple(fields + [replace(f, unlike=unlike) for f in vectors])
-    values = {
+    whole_columns = {
         name: [row[place].strip() for row in table]
         for place, name in enumerate(dialect.names)
-        if not unnamed and numbers.get(name)
+        if dialect.stated is None and numbers.get(name)
     }
-    return tuple(fields + [replace(f, unlike=unlike_column(f.columns, values)) for f in vectors])
-
-
-def _unlike(names: Sequence[str], table: list[list[str]]) -> str:
-    """Return the first or last column if only it has whole numbers, which differ; else nothing."""
-    whole = [
-        sum(bool(_WHOLE.fullmatch(row[i].strip())) for row in table) for i in range(len(names))
-    ]
-    for place, others in ((0, whole[1:]), (len(names) - 1, whole[:-1])):
-        differ = len({row[place] for row in table}) > 1
-        if differ and whole[place] == len(table) and 2 * others.count(0) > len(others):
-            return names[place]
-    return ""
+    return tuple(
+        fields
+        + [
+            replace(field, unlike=unlike_column(field.columns, whole_columns))
+            for field in joined_fields(joined, rows)
+        ]
+    )

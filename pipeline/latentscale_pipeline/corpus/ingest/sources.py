@@ -441,12 +441,14 @@ def _identity(file: File) -> bytes:
         with file_errors(file.name):
             found = file.fs.find(file.path, detail=True)
         files = [File.of(file.fs, found[path] | {"name": path}) for path in sorted(found)]
-    names = (
-        f"{each.name}{'?' * bool(asked := unsigned_query(each.path))}{asked}" for each in files
-    )
-    about = ([name, each.size, each.changed] for name, each in zip(names, files, strict=True))
+    about = ([_distinct_name(each), each.size, each.changed] for each in files)
     lines = (json.dumps(each) + "\n" for each in about)
     return "".join(lines).encode()
+
+
+def _distinct_name(file: File) -> str:
+    query = unsigned_query(file.path)
+    return f"{file.name}?{query}" if query else file.name
 
 
 def natural_order(path: str) -> list[tuple[int, int, str]]:

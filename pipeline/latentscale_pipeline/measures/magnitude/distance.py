@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from latentscale.magnitude.distance import magnitude_distance, points_apart
+from latentscale.magnitude.distance import is_saturated, magnitude_distance
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.errors import BadInput
@@ -42,9 +42,7 @@ SINGULAR = (
 
 
 SATURATED = 0.98
-"""Share of the points that count, and of its largest possible value, from which a distance says
-little: few near pairs, by chance, decide it.
-"""
+"""Share of its largest value from which a distance says little if nearly every row stands alone."""
 
 UNRESOLVED = "nearly every row stands alone at this scale; set a smaller distance_scale"
 
@@ -124,8 +122,7 @@ def compare_rows(inputs: Inputs) -> Output:
     )
     if distance is None:
         return Output(values={"reason": SINGULAR, "scale": scale})
-    most, alone = points_apart(first, second, p["metric"], scale)
-    if alone > SATURATED and distance.estimate.value > SATURATED * most:
+    if is_saturated(first, second, p["metric"], scale, distance.estimate.value, SATURATED):
         return Output(values={"reason": UNRESOLVED, "scale": scale})
     return Output(values={"scale": scale, **store_scored(distance)})
 

@@ -39,6 +39,24 @@ def test_duplicates_are_counted_in_groups_of_hashes(
     assert run_here(config).results.document()["corpora"]["corpus"]["duplicates"] == expected
 
 
+def also_said(folder: Path, **corpora: np.ndarray) -> str:
+    """Return what the verdict of a job on a corpus and its reference says beside the evidence."""
+    fields = {
+        "name": "remarks",
+        "output": str(folder / "jobs"),
+        "measures": {"vendi": {"kernels": ["cosine"], "orders": [1]}},
+        "cluster": {"kind": "serial"},
+    }
+    for role, rows in corpora.items():
+        np.save(folder / f"{role}.npy", rows.astype("f4"))
+        source, target = str(folder / f"{role}.npy"), str(folder / f"{role}.zarr")
+        fields[role] = ingest([source], target, shard_bytes=1200).url
+    (folder / "job.yaml").write_text(json.dumps(fields))
+    verdict = run_here(folder / "job.yaml").results.verdict
+    assert verdict is not None
+    return verdict.also or ""
+
+
 @pytest.mark.parametrize(
     ("scale", "said"),
     [
@@ -50,47 +68,20 @@ def test_duplicates_are_counted_in_groups_of_hashes(
 def test_the_verdict_says_that_rows_have_another_length(
     tmp_path: Path, scale: float, said: str | None
 ) -> None:
-    rows = np.random.default_rng(0).normal(size=(2, 300, 8)).astype("f4")
-    urls = {}
-    for role, of_role, by in zip(("corpus", "reference"), rows, (scale, 1.0), strict=True):
-        unit = by * of_role / np.linalg.norm(of_role, axis=1, keepdims=True)
-        np.save(tmp_path / f"{role}.npy", unit.astype("f4"))
-        target = str(tmp_path / f"{role}.zarr")
-        urls[role] = ingest([str(tmp_path / f"{role}.npy")], target, shard_bytes=1200).url
-    fields = {
-        "name": "lengths",
-        **urls,
-        "output": str(tmp_path / "jobs"),
-        "measures": {"vendi": {"kernels": ["cosine"], "orders": [1]}},
-        "cluster": {"kind": "serial"},
-    }
-    (tmp_path / "job.yaml").write_text(json.dumps(fields))
-    verdict = run_here(tmp_path / "job.yaml").results.verdict
-    assert verdict is not None
+    rows = np.random.default_rng(0).normal(size=(2, 300, 8))
+    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
+    also = also_said(tmp_path, corpus=scale * rows[0], reference=rows[1])
     remark = "check that both are scaled alike, or both normalised."
-    assert (verdict.also or "").endswith(f"{said}{remark}" if said else "four times in five.")
+    assert also.endswith(f"{said}{remark}" if said else "four times in five.")
 
 
 @pytest.mark.parametrize("copies", [1, 2])
 def test_the_verdict_says_that_the_reference_has_many_copies(tmp_path: Path, copies: int) -> None:
-    rows = np.random.default_rng(0).normal(size=(2, 300, 8)).astype("f4")
-    urls = {}
-    for role, of_role in zip(("corpus", "reference"), rows, strict=True):
-        np.save(tmp_path / f"{role}.npy", np.repeat(of_role, copies, axis=0))
-        urls[role] = ingest([str(tmp_path / f"{role}.npy")], str(tmp_path / f"{role}.zarr")).url
-    fields = {
-        "name": "copies",
-        **urls,
-        "output": str(tmp_path / "jobs"),
-        "measures": {"vendi": {"kernels": ["cosine"], "orders": [1]}},
-        "cluster": {"kind": "serial"},
-    }
-    (tmp_path / "job.yaml").write_text(json.dumps(fields))
-    verdict = run_here(tmp_path / "job.yaml").results.verdict
-    assert verdict is not None
+    rows = np.repeat(np.random.default_rng(0).normal(size=(2, 300, 8)), copies, axis=1)
+    also = also_said(tmp_path, corpus=rows[0], reference=rows[1])
     said = (
         "300 of the reference's 600 rows repeat an earlier one. What is expected by chance holds "
         "if its source repeats rows in this way by chance; if they were copied, compare without "
         "copies."
     )
-    assert (said in (verdict.also or "")) == (copies == 2)
+    assert (said in also) == (copies == 2)
