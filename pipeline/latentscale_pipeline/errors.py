@@ -67,6 +67,6 @@ def how_to_install(extra: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type if the message is empty."""
-    lines = str(error).splitlines()
-    return lines[0][:300] if lines and lines[0] else type(error).__name__
+    """Return the first line with text of an error's message, or its type if it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

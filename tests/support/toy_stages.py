@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +46,10 @@ def fail_until_allowed(inputs: Inputs) -> Output:
 
 def refuse(inputs: Inputs) -> Output:
     raise BadInput("corpus: shard 3 is damaged")
+
+
+def leave(inputs: Inputs) -> Output:
+    sys.exit(inputs.parameters["why"])
 
 
 def die_once(inputs: Inputs) -> Output:

@@ -18,7 +18,7 @@ from latentscale_pipeline.cli.options import (
 )
 from latentscale_pipeline.cli.text_files import read_text, write_text
 from latentscale_pipeline.compare.document import comparison_document, dump_document
-from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
+from latentscale_pipeline.compare.gate_checks import GateResult, refuse_unchecked, try_gates
 from latentscale_pipeline.compare.gates import read_gates
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.compare.jobs import compare as compare_jobs
@@ -83,7 +83,7 @@ def compare(
         - {drift: {window: 14, sigmas: 3}}   # with --history
 
     Exit codes: 0 compared and every gate passed, 1 a gate failed or a difference was found, 2 bad
-    input, or a gate on scores that can't be compared.
+    input, or a gate that can't be checked, such as one on scores that can't be compared.
     """
     if len(jobs) < 2:
         raise click.UsageError("name a job and, last, the baseline to compare it with")
@@ -122,10 +122,11 @@ def compare(
         click.echo(dump_document(comparison_document(comparison, results)))
     elif markdown != STANDARD_OUTPUT:
         print_comparison(comparison, results, Console(), every_score=every_score)
-    failed = [result for result in results or () if not result.passed]
+    failed = [result for result in results or () if result.outcome == "failed"]
     for result in results or ():
         if result.failures:
             click.echo(f"gate {result.outcome}: {result.message}", err=True)
+    refuse_unchecked(results or ())
     if failed:
         raise GateFailed(f"{len(failed)} of {len(results or ())} gates failed")
     if fail_on_difference:
@@ -183,5 +184,5 @@ def compare_with(
     comparison = compare_jobs(job, baseline, allow_incomparable=allow_incomparable)
     comparison = replace(comparison, rows=count_changes(job, baseline))
     earlier = None if history is None else Registry.existing(history).earlier(job.name, job)
-    results = None if gates is None else check_gates(gates, comparison, str(gates_file), earlier)
+    results = None if gates is None else try_gates(gates, comparison, str(gates_file), earlier)
     return comparison, results

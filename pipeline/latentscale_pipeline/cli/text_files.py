@@ -47,7 +47,8 @@ def write_text(path: str | None, text: str) -> None:
 
 def _write(path: Path, text: bytes) -> None:
     """Write a file whole, or leave it as it is; a device, a pipe or a descriptor is written to."""
-    if path.is_relative_to("/dev") or path.is_relative_to("/proc") or path.is_fifo():
+    is_special = path.exists() and not path.is_file() and not path.is_dir()
+    if is_special or path.is_relative_to("/dev") or path.is_relative_to("/proc"):
         with path.open("ab") as file:  # what others wrote there stays
             file.write(text)
         return

@@ -156,6 +156,7 @@ def _gate(result: GateResult) -> dict[str, Any]:
         "passed": result.passed,
         "outcome": result.outcome,
         **({"remark": result.remark} if result.remark else {}),
+        **({"refusal": result.refusal} if result.refusal else {}),
         "selected": [_naming(score.score) for score in result.selected],
         "failures": [
             {**_naming(failure.score.score), "limit": failure.limit, "message": failure.message}

@@ -77,22 +77,26 @@ class Failure:
 class GateResult:
     """A gate, the scores that it selects, and its violations, the largest excess first.
 
-    ``remark`` says on what it rests, where its own text doesn't.
+    ``remark`` says on what it rests, where its own text doesn't; ``refusal`` why it can't be
+    checked.
     """
 
     gate: Gate
     selected: tuple[ComparedScore, ...]
     failures: tuple[Failure, ...]
     remark: str = ""
+    refusal: str = ""
 
     @property
     def passed(self) -> bool:
         """Return whether no selected score violates a limit, or violations only warn."""
-        return self.outcome != "failed"
+        return self.outcome in ("passed", "warned")
 
     @property
-    def outcome(self) -> Literal["passed", "warned", "failed"]:
+    def outcome(self) -> Literal["passed", "warned", "failed", "unchecked"]:
         """Return what the gate says."""
+        if self.refusal:
+            return "unchecked"
         if not self.failures:
             return "passed"
         return "warned" if self.gate.severity == "warn" else "failed"
@@ -101,7 +105,7 @@ class GateResult:
     def message(self) -> str:
         """Return the worst violation, and which other scores violate the gate, in one line."""
         if not self.failures:
-            return ""
+            return self.refusal
         names = [failure.score.name for failure in self.failures]
         others = list(dict.fromkeys(name for name in names[1:] if name != names[0]))
         if others:
@@ -118,7 +122,39 @@ def check_gates(
     where: str,
     earlier: Sequence[JobOfSeries] | None = None,
 ) -> tuple[GateResult, ...]:
-    """Check gates against a comparison.
+    """Check gates against a comparison, all of which can be checked.
+
+    The parameters are those of :func:`try_gates`.
+
+    Raises
+    ------
+    BadInput
+        If a gate can't be checked.
+    """
+    results = try_gates(gates, comparison, where, earlier)
+    refuse_unchecked(results)
+    return results
+
+
+def refuse_unchecked(results: Sequence[GateResult]) -> None:
+    """Raise :class:`BadInput` if a gate couldn't be checked."""
+    for result in results:
+        if result.refusal:
+            raise BadInput(result.refusal)
+
+
+def try_gates(
+    gates: Sequence[Gate],
+    comparison: Comparison,
+    where: str,
+    earlier: Sequence[JobOfSeries] | None = None,
+) -> tuple[GateResult, ...]:
+    """Check those gates against a comparison that can be checked.
+
+    A gate can't be if it selects no score, limits a change of a score that can't be compared (where
+    the numbers of rows or derived scales differ: not even on samples), asks for significance where
+    nothing says what chance does, or has ``p_below`` and selects a score without an expected range.
+    Its result says why.
 
     Parameters
     ----------
@@ -130,50 +166,54 @@ def check_gates(
         Name of the gates file, for messages.
     earlier : sequence of JobOfSeries, optional
         The earlier jobs of a history, the oldest first, for ``drift``.
-
-    Raises
-    ------
-    BadInput
-        If a gate selects no score, limits a change of a score that can't be compared (where the
-        numbers of rows or derived scales differ: not even on samples), asks for
-        significance where nothing says what chance does, or has ``p_below`` and selects a score
-        without an expected range.
     """
     results = []
     for position, gate in enumerate(gates):
-        place = f"{where}: gates.{position}"
-        known, shares = _with_label(comparison, gate)
-        selected = select(gate, known.scores, place)
-        if gate.drift is not None and not gate.selectors:
-            headlines = {id(score) for score in headlines_of([each.score for each in selected])}
-            selected = tuple(each for each in selected if id(each.score) in headlines)
-        if gate.max_drop is not None or gate.max_rise is not None:
-            _refuse_incomparable(selected, place)
-        if gate.significant:
-            _refuse_unknown_significance(gate, selected, place)
-        failures = [
-            failure
-            for score in selected
-            for name, (check, sign) in LIMITS.items()
-            if getattr(gate, name) is not None
-            if (failure := check(gate, score, name, sign)) is not None
-        ]
-        if gate.p_below is not None:
-            own = _own(gate, known, selected, place)
-            # A label of too few rows isn't compared with the reference.
-            failures += _unexpected(gate.p_below, own, place) if own or not shares else ()
-        remark = ""
-        if gate.drift is not None:
-            if earlier is None:
-                raise BadInput(f"{place} has drift, which needs a history; {WITH_HISTORY}")
-            daily = _of_every_day(selected, place)
-            drifted, remark = _drifts(gate.drift, daily, comparison.job, earlier)
-            failures += drifted
-            others = [getattr(gate, name) for name in LIMITS]
-            selected = daily if {gate.p_below, *others} == {None} else selected
-        failures.sort(key=lambda failure: -failure.excess)
-        results.append(GateResult(gate, selected, tuple(failures), remark))
+        try:
+            result = _check_gate(gate, comparison, f"{where}: gates.{position}", earlier)
+        except BadInput as error:
+            result = GateResult(gate, (), (), refusal=str(error))
+        results.append(result)
     return tuple(results)
+
+
+def _check_gate(
+    gate: Gate,
+    comparison: Comparison,
+    place: str,
+    earlier: Sequence[JobOfSeries] | None,
+) -> GateResult:
+    known, shares = _with_label(comparison, gate)
+    selected = select(gate, known.scores, place)
+    if gate.drift is not None and not gate.selectors:
+        headlines = {id(score) for score in headlines_of([each.score for each in selected])}
+        selected = tuple(each for each in selected if id(each.score) in headlines)
+    if gate.max_drop is not None or gate.max_rise is not None:
+        _refuse_incomparable(selected, place)
+    if gate.significant:
+        _refuse_unknown_significance(gate, selected, place)
+    failures = [
+        failure
+        for score in selected
+        for name, (check, sign) in LIMITS.items()
+        if getattr(gate, name) is not None
+        if (failure := check(gate, score, name, sign)) is not None
+    ]
+    if gate.p_below is not None:
+        own = _own(gate, known, selected, place)
+        # A label of too few rows isn't compared with the reference.
+        failures += _unexpected(gate.p_below, own, place) if own or not shares else ()
+    remark = ""
+    if gate.drift is not None:
+        if earlier is None:
+            raise BadInput(f"{place} has drift, which needs a history; {WITH_HISTORY}")
+        daily = _of_every_day(selected, place)
+        drifted, remark = _drifts(gate.drift, daily, comparison.job, earlier)
+        failures += drifted
+        others = [getattr(gate, name) for name in LIMITS]
+        selected = daily if {gate.p_below, *others} == {None} else selected
+    failures.sort(key=lambda failure: -failure.excess)
+    return GateResult(gate, selected, tuple(failures), remark)
 
 
 def _with_label(comparison: Comparison, gate: Gate) -> tuple[Comparison, bool]:

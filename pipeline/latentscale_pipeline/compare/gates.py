@@ -51,17 +51,22 @@ def _text(value: Any) -> Any:
     """Convert a number to text, because YAML reads a label such as ``7`` as a number."""
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} isn't text in YAML; write it in quotes")
-    return str(value) if isinstance(value, int | float) else value
+    if isinstance(value, float):  # 1.10 has become 1.1
+        raise ValueError(f"{value} is a number in YAML, without its last zeros; put it in quotes")
+    return str(value) if isinstance(value, int) else value
 
 
 def order_text(value: Any) -> Any:
     """Convert an order to its canonical text, whether it is ``1``, ``1.0`` or ``.inf``."""
-    text = _text(value)
+    text = value if isinstance(value, float) else _text(value)
     try:
         return repr(float(text)).removesuffix(".0")
     except (TypeError, ValueError):
         return text
 
+
+EXAMPLES = {"drift": "drift: {} for the usual limits", "p_below": "a number such as p_below: 0.05"}
+"""How limits are written that an empty one may have been meant for."""
 
 Text = Annotated[str, BeforeValidator(_text)]
 Order = Annotated[str, BeforeValidator(order_text)]
@@ -126,6 +131,9 @@ class Gate(Section):
 
     @model_validator(mode="after")
     def _meaningful(self) -> Gate:
+        for name in ("drift", "p_below"):
+            if name in self.model_fields_set and getattr(self, name) is None:
+                raise ValueError(f"{name} is empty; write {EXAMPLES[name]}")
         changes = (self.max_drop, self.max_rise)
         if not self.selectors and self.p_below is None and self.drift is None:
             raise ValueError(f"it selects no score; name one of {', '.join(SELECTORS)}")

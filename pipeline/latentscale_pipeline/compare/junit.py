@@ -15,15 +15,18 @@ def junit_xml(comparison: Comparison, gates: Sequence[GateResult]) -> str:
 
     Names are escaped, and characters that XML doesn't allow are replaced.
     """
-    failures = str(sum(not result.passed for result in gates))
-    counts = {"tests": str(len(gates)), "failures": failures, "errors": "0", "time": "0"}
+    failures = str(sum(result.outcome == "failed" for result in gates))
+    errors = str(sum(bool(result.refusal) for result in gates))
+    counts = {"tests": str(len(gates)), "failures": failures, "errors": errors, "time": "0"}
     root = ET.Element("testsuites", {"name": "latentscale compare", **counts})
     title = printable(f"{comparison.job.id} against {comparison.baseline.id}")
     suite = ET.SubElement(root, "testsuite", {"name": title, **counts, "skipped": "0"})
     for result in gates:
         names = {"classname": "latentscale.gates", "name": str(result.gate), "time": "0"}
         case = ET.SubElement(suite, "testcase", names)
-        if not result.passed:
+        if result.refusal:
+            ET.SubElement(case, "error", {"message": result.refusal, "type": "unchecked"})
+        elif not result.passed:
             problem = {"message": result.message, "type": result.failures[0].limit}
             failure = ET.SubElement(case, "failure", problem)
             failure.text = "\n".join(found.message for found in result.failures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from latentscale_pipeline.compare.cells import (
@@ -62,16 +63,20 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
 
 
 def _verdict(gates: Sequence[GateResult]) -> str:
-    failed = sum(not result.passed for result in gates)
-    warned = sum(result.outcome == "warned" for result in gates)
+    outcomes = Counter(result.outcome for result in gates)
+    warned, bad = outcomes["warned"], []
     also = f" {counted(warned, 'warning')}." if warned else ""
-    passed = f"✅ {len(gates)} of {len(gates)} gates passed."
-    return (f"❌ {failed} of {len(gates)} gates failed." if failed else passed) + also
+    if outcomes["failed"]:
+        bad.append(f"❌ {outcomes['failed']} of {len(gates)} gates failed.")
+    if outcomes["unchecked"]:
+        bad.append(f"❌ {outcomes['unchecked']} of {len(gates)} gates can't be checked.")
+    return (" ".join(bad) or f"✅ {len(gates)} of {len(gates)} gates passed.") + also
 
 
 def _gate_rows(gates: Sequence[GateResult]) -> Iterator[list[str]]:
     for result in gates:
-        messages = [escape_markdown(failure.message) for failure in result.failures]
+        reasons = [result.refusal] if result.refusal else [f.message for f in result.failures]
+        messages = [escape_markdown(reason) for reason in reasons]
         passed = f"passed; {escape_markdown(result.remark)}" if result.remark else "passed"
         yield [
             escape_markdown(str(result.gate)),

@@ -43,6 +43,7 @@ GATES = {
     "passed": ("passed  ", "green"),
     "warned": ("warned  ", "yellow"),
     "failed": ("FAILED  ", "bold red"),
+    "unchecked": ("UNKNOWN ", "bold red"),
 }
 """Word and style of what a gate says."""
 
@@ -119,7 +120,8 @@ def print_comparison(
         many = counted(len(result.selected), "score")
         line = Text(*GATES[result.outcome])
         rests = f", {result.remark}" if result.remark else ""
-        console.print(line + Text(f"{result.gate} ({many}{rests})"), soft_wrap=True)
+        said = "can't be checked" if result.refusal else f"{many}{rests}"
+        console.print(line + Text(f"{result.gate} ({said})"), soft_wrap=True)
 
 
 def format_comparison(comparison: Comparison) -> str:

@@ -235,9 +235,10 @@ def _collected(state: StageState, origin: str) -> StageState:
 
 def _take_parts(work: Work, state: StageState, repair: bool) -> int:
     """Reuse missing parts that other jobs have; return their number."""
-    reused = reuse_parts(work, state.stage, tuple(state.waiting), copy=repair)
-    for index in reused:
-        state.waiting.remove(index)
+    reused = set(reuse_parts(work, state.stage, tuple(state.waiting), copy=repair))
+    missing = [index for index in state.waiting if index not in reused]
+    state.waiting.clear()
+    state.waiting.extend(missing)
     state.found += len(reused)
     if reused and not state.waiting:
         state.waiting.append(FINALISE)

@@ -22,7 +22,7 @@ from latentscale_pipeline.corpus import Corpus, CorruptShard
 from latentscale_pipeline.engine.iterations import iteration_folder
 from latentscale_pipeline.engine.resource_usage import measured
 from latentscale_pipeline.engine.stage import Inputs, Stage, Work
-from latentscale_pipeline.errors import BadInput, LatentscaleError
+from latentscale_pipeline.errors import BadInput, LatentscaleError, first_line
 from latentscale_pipeline.storage.artifacts import (
     SPENT,
     Artifact,
@@ -191,11 +191,12 @@ def run_task(task: Task) -> Cost:
         raise BadInput(f"{damage}{_exclusion_hint(task, damage)}") from None
     except (LatentscaleError, CorruptResult):
         raise
-    except Exception as error:  # noqa: BLE001 -- every error of a measure is logged and retried
+    # Every error of a measure is logged and retried; exiting would take the worker with it.
+    except (Exception, SystemExit) as error:  # noqa: BLE001
         log = f"{task.part}.{attempt}.log"
         store.write(log, without_credentials(traceback.format_exc()).encode())
-        reason = without_credentials(str(error).splitlines()[0] if str(error) else "")
-        raise TaskFailed(f"{type(error).__name__}: {reason}".rstrip(": "), log) from None
+        name, reason = type(error).__name__, without_credentials(first_line(error))
+        raise TaskFailed(name if reason == name else f"{name}: {reason}", log) from None
 
 
 def one_thread() -> AbstractContextManager[object]:

@@ -684,9 +684,13 @@ def _link(temporary: Path, path: Path) -> None:
         # Without hard links: exclusive creation still has one winner. Readers refuse a truncated
         # marker, because it can't be parsed.
         with path.open("xb") as file:
-            file.write(temporary.read_bytes())
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                file.write(temporary.read_bytes())
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                path.unlink()
+                raise
 
 
 def _patience(error: Exception, is_local: bool) -> float:

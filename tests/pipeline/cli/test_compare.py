@@ -128,7 +128,8 @@ def test_unlike_scores_are_left_out_unless_told(
     gates = tmp_path / "gates.yaml"
     gates.write_text("gates: [{measure: vendi, max_drop: 0.9}]")
     ended = latentscale("compare", jobs[0], other, "--gates", gates)
-    assert (ended.code, ended.out) == (2, "")
+    assert ended.code == 2
+    assert ended.out.splitlines()[-1].startswith("UNKNOWN measure=vendi max_drop=0.9 ")
     assert ended.err.startswith(f"latentscale: {gates}: gates.0 selects vendi cosine, order 1 ")
     assert ended.err.endswith(
         "; compare anyway with --allow-incomparable (allow_incomparable: true in a workflow)\n"
@@ -204,7 +205,9 @@ def test_bad_input_is_one_line_and_exit_code_2(
     places = {"job": str(jobs[0]), "place": str(tmp_path)}
     ended = latentscale("compare", *(argument.format(**places) for argument in arguments))
     assert ended.code == 2
-    assert ended.out == ""
+    # A gate that can't be checked is beside a comparison that can be shown.
+    assert ended.out == "" or ended.out.splitlines()[-1].startswith("UNKNOWN measure=vendi ")
+    assert (ended.out == "") != ("gates.0 " in message)
     assert ended.err.startswith(f"latentscale: {message.format(**places)}")
     assert ended.err.count("\n") == 1
 
@@ -371,3 +374,30 @@ def test_what_several_jobs_have_not(latentscale: Command, arguments: list[str], 
     ended = latentscale("compare", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == f"latentscale: {said}; see latentscale compare --help\n"
+
+
+def test_gates_that_can_be_checked_are_beside_one_that_can_not(
+    latentscale: Command, jobs: tuple[Path, Path], gates: Callable[..., Path], tmp_path: Path
+) -> None:
+    junit, comment = tmp_path / "gates.xml", tmp_path / "comment.md"
+    junit.write_text("of yesterday")
+    path = gates("{measure: geomca, min: 1}", FAILING, PASSING)
+    files = ("--junit", junit, "--markdown", comment)
+    ended = latentscale("compare", *jobs, "--gates", path, *files, "--json")
+    assert ended.code == 2
+    failed, refused = ended.err.splitlines()
+    assert failed.startswith("gate failed: vendi cosine, order 1 (corpus) fell by 25 %")
+    reason = refused.removeprefix("latentscale: ")
+    assert reason.startswith(f"{path}: gates.0 selects no score: none has measure geomca")
+    document = json.loads(ended.out)
+    assert [gate["outcome"] for gate in document["gates"]] == ["unchecked", "failed", "passed"]
+    assert (document["gates"][0]["refusal"], document["passed"]) == (reason, False)
+    [suite] = ET.parse(junit).getroot()
+    assert (suite.attrib["failures"], suite.attrib["errors"]) == ("1", "1")
+    assert [[child.tag for child in case] for case in suite] == [["error"], ["failure"], []]
+    assert suite[0][0].attrib["message"] == reason
+    text = comment.read_text()
+    assert "❌ 1 of 3 gates failed. ❌ 1 of 3 gates can't be checked." in text
+    assert "| unchecked:<br>" in text
+    shown = latentscale("compare", *jobs, "--gates", path).out.splitlines()
+    assert "UNKNOWN measure=geomca min=1 (can't be checked)" in shown

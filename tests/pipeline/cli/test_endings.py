@@ -376,6 +376,16 @@ def test_text_goes_to_devices_and_pipes(tmp_path: Path) -> None:
     assert (tmp_path / "both").read_text() == "new new new "
 
 
+def test_a_link_to_a_device_is_written_to(tmp_path: Path) -> None:
+    own, other = os.openpty()
+    link = tmp_path / "link"
+    link.symlink_to(os.ttyname(other))
+    write_text(str(link), "here")
+    assert os.read(own, 100) == b"here"
+    for file in (own, other):
+        os.close(file)
+
+
 def test_long_names_and_write_protected_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

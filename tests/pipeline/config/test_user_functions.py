@@ -24,6 +24,7 @@ from tests.support.jobs import command_line, results_of
 pytestmark = pytest.mark.slow
 
 KERNELS = """
+import sys
 import numpy as np
 from scipy.spatial.distance import cdist
 
@@ -36,6 +37,9 @@ def indefinite(a, b):
 
 def raising(a, b):
     raise RuntimeError("no\\nreason")
+
+def leaving(a, b):
+    sys.exit(7)
 
 number = 3
 """
@@ -222,6 +226,7 @@ def test_a_module_may_put_another_in_its_place(
         ("similarities:number", "similarities:number is a int; name a function"),
         ("similarities:indefinite", "isn't positive semidefinite: 64 rows have"),
         ("similarities:raising", "similarities:raising raised RuntimeError: no; correct the fun"),
+        ("similarities:leaving", "similarities:leaving raised SystemExit: 7; correct the func"),
         ("wrong:f", "wrong:f: its module can't be imported (SyntaxError: "),
     ],
 )

@@ -168,6 +168,16 @@ def test_a_worker_that_keeps_dying_is_told_and_what_waited_on_it_is_not_blamed(
     assert {fields["stage"] for fields in told(events, "part_retried")} == {"deadly"}
 
 
+@pytest.mark.parametrize("why", [7, "\nno more", None])
+def test_a_task_that_ends_its_process_fails_as_any_other(
+    tmp_path: Path, two_workers: DaskExecutor, why: Any
+) -> None:
+    work = replace(make_work(tmp_path, [toy.one("leaving", toy.leave, why=why)]), retries=0)
+    message, _ = failing_run(work, lambda: nullcontext(two_workers))
+    said = {7: "SystemExit: 7", "\nno more": "SystemExit: no more", None: "SystemExit"}[why]
+    assert message.startswith(f"stage leaving: {said} (log: ")
+
+
 def test_a_task_whose_outcome_was_lost_with_its_worker_is_not_blamed(
     tmp_path: Path, two_workers: DaskExecutor
 ) -> None:

@@ -194,6 +194,28 @@ def test_a_failed_write_leaves_neither_object_nor_partial_file(
     assert list((tmp_path / "s").iterdir()) == []
 
 
+def test_what_can_not_be_created_whole_leaves_no_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system without hard links, a lock that is cut short would never be released."""
+
+    def refuse(*paths: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    def fill(file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("latentscale_pipeline.storage.objects.SHORT_PATIENCE_SECONDS", 0.0)
+    store = ObjectStore(str(tmp_path))
+    with monkeypatch.context() as context:
+        context.setattr("os.link", refuse)
+        assert store.create("whole", b"1", durable=False)
+        context.setattr("os.fsync", fill)
+        with pytest.raises(StoreFull):
+            store.create("lock", b"2", durable=False)
+    assert store.keys() == ["whole"]
+
+
 def test_an_unknown_protocol_is_one_line() -> None:
     with pytest.raises(BadInput, match="nope://x: can't open this kind of URL"):
         ObjectStore("nope://x")

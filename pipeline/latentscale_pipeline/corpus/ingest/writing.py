@@ -159,11 +159,9 @@ def rollback_on_failure(take_back: Callable[[], None]) -> Iterator[None]:
     """Call ``take_back``, which removes what was written, if it can't be continued."""
     try:
         yield
-    except (BadInput, StoreFull, SourceChanged) as error:
+    except (BadInput, StoreFull, SourceChanged):
         with contextlib.suppress(BadInput, Incomplete, OSError):
             take_back()
-        if isinstance(error, StoreFull):  # what was written is removed: there is nothing to resume
-            raise BadInput(str(error)) from error
         raise
 
 

@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import distributed
@@ -82,6 +82,11 @@ class DaskExecutor:
         self._died_idle: set[str] = set()
         client.subscribe_topic(BEGUN, self._note_begun)
         client.subscribe_topic(OVER_LIMIT, self._note_over_limit)
+
+    def close(self) -> None:
+        """Receive no more events: the scheduler would log that the client is closed."""
+        for topic in (BEGUN, OVER_LIMIT):
+            self.client.unsubscribe_topic(topic)
 
     def submit(self, task: Task) -> None:
         """Send a task to any worker with enough free memory; of earlier stages first."""
@@ -254,6 +259,8 @@ def connection_errors(
 
     def stop() -> None:
         if started.exception() is None:
+            with suppress(Exception):  # the scheduler may be gone
+                started.result().close()
             cluster.__exit__(None, None, None)
 
     with ThreadPoolExecutor(1) as apart:

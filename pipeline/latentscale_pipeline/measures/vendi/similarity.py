@@ -65,7 +65,7 @@ def _named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*blocks)
         except MemoryError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raised = f"{type(error).__name__}: {first_line(error)}"
             raise BadInput(f"{name} raised {raised}; correct the function") from error
 

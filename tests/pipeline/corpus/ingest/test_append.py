@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from latentscale_pipeline.corpus import Corpus, open_corpus, verify
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ingest
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
 from latentscale_pipeline.storage import objects
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.conftest import Ended
@@ -248,7 +248,7 @@ def test_a_disk_that_is_full_once_the_rows_are_added_costs_none(
 
     monkeypatch.setattr(objects, "sync_folder", refuse)
     monkeypatch.setattr(objects, "SHORT_PATIENCE_SECONDS", 0.0)
-    with pytest.raises(BadInput, match="the disk is full"):
+    with pytest.raises(StoreFull, match="the disk is full"):
         append([source], corpus.url)
     monkeypatch.undo()
     assert verify(open_corpus(corpus.url)).problems == ()

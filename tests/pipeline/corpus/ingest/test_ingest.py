@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from latentscale_pipeline.corpus import Corpus, open_corpus, verify
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus, ingest
-from latentscale_pipeline.errors import BadInput, Incomplete, SourceChanged
+from latentscale_pipeline.errors import BadInput, Incomplete, SourceChanged, StoreFull
 from latentscale_pipeline.storage.objects import ObjectStore
 
 
@@ -566,12 +566,12 @@ def test_a_full_disk_is_one_line_and_gets_its_space_back(
 ) -> None:
     monkeypatch.setattr("latentscale_pipeline.storage.objects.SHORT_PATIENCE_SECONDS", 0.0)
     source = saved(tmp_path / "v.npy", vectors(60_000, 16))
-    with pytest.raises(BadInput, match="the disk is full or over quota; free some space and run"):
+    with pytest.raises(StoreFull, match="the disk is full or over quota; free some space and run"):
         ingest([source], str(tiny_disk / "c"), shard_bytes=1 << 18)
     assert not [path for path in tiny_disk.rglob("*") if path.is_file()]
     small = saved(tmp_path / "s.npy", vectors(3000))
     old = ingest([small], str(tiny_disk / "c"))
-    with pytest.raises(BadInput, match="the disk is full or over quota; free some space and run"):
+    with pytest.raises(StoreFull, match="the disk is full or over quota; free some space and run"):
         ingest([source], old.url, shard_bytes=1 << 18, overwrite=True)
     assert verify(open_corpus(old.url)).problems == ()
     assert files_of(old.url) == {"manifest.json", *(o.key for o in old.manifest.objects())}
@@ -587,7 +587,7 @@ def test_a_file_size_limit_is_like_a_full_disk(tmp_path: Path) -> None:
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
     )
-    assert ended.returncode == 2
+    assert ended.returncode == 3
     assert "c/vectors/c/0/0: the disk is full or over quota" in ended.stderr.splitlines()[-1]
     assert "Traceback" not in ended.stderr
     assert not [path for path in (tmp_path / "c").rglob("*") if path.is_file()]
