@@ -128,7 +128,7 @@ SCORE_COLUMNS = tuple(NO_SCORE)
 
 NUMBERS: Mapping[str, str] = {
     **dict.fromkeys(("scale", "value", "lower", "upper", "sampling_error", "seconds"), "float64"),
-    **dict.fromkeys(("corpus_rows", "peak_memory_bytes", "share_of"), "int64"),
+    **dict.fromkeys(("corpus_rows", "peak_memory_bytes", "share_of", "sampling_freedom"), "int64"),
     **dict.fromkeys(("passed", "size_dependent"), "bool_"),
     **{name: "float64" for name in SCORE_COLUMNS if name.startswith("expected_")},
     "expected_rows": "int64",

@@ -43,9 +43,11 @@ def expect_scores(findings: Sequence[Findings], samples: Samples, facts: JobFact
         for place, score in enumerate(scores):
             if score.measure != name or score.label is not None:
                 continue
-            error = _sampling_error(score, expected, facts)
-            if error is not None:
-                scores[place] = score = score.model_copy(update={"sampling_error": error})
+            found_error = _sampling_error(score, expected, facts)
+            if found_error is not None:
+                names = ("sampling_error", "sampling_freedom", "sampling_method")
+                fields = dict(zip(names, (*found_error, "samples"), strict=True))
+                scores[place] = score = score.model_copy(update=fields)
             if score.of == "reference":
                 continue
             means = [SampledScore(rows=n, **asdict(mean)) for n, mean in expected.means(score)]
@@ -62,7 +64,7 @@ def expect_scores(findings: Sequence[Findings], samples: Samples, facts: JobFact
     return [_explain(score, facts) for score in with_expected(scores, found)]
 
 
-def _sampling_error(score: Score, expected: Expected, facts: JobFacts) -> float | None:
+def _sampling_error(score: Score, expected: Expected, facts: JobFacts) -> tuple[float, int] | None:
     definition = MEASURES[score.measure].report.scores.get(score.score)
     if definition is None or not definition.averages_rows or score.size_dependent:
         return None

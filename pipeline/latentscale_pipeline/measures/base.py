@@ -480,8 +480,6 @@ class Measure(ABC):
         Whether it stores the neighbours of every row, as arrays ``NAME/ROLE/neighbours`` with
         positions and ``NAME/ROLE/distances``; or, in blocks, ``NAME/ROLE/neighbours/BLOCK`` and so
         on, in the order of the rows ``NAME/ROLE/rows/BLOCK``.
-    error_freedom : int
-        Least degrees of freedom of its sampling errors; 0 if they differ, or it has none.
     error_rows : int
         Fewest rows of a corpus whose scores have sampling errors, if that is more than one.
     without_error : collection of str
@@ -494,7 +492,6 @@ class Measure(ABC):
     report: ClassVar[MeasureReport] = MeasureReport()
     row_filters: ClassVar[Mapping[str, RowFilter]] = {}
     finds_neighbours: ClassVar[bool] = False
-    error_freedom: ClassVar[int] = 0
     error_rows: ClassVar[int] = 1
     without_error: ClassVar[Collection[str]] = ()
 

@@ -497,20 +497,25 @@ class Expected:
         found = self.artifact.values["expected"].get(name)
         return "it isn't measured on samples" if found is None else Expectation(**found)
 
-    def error(self, score: Score, n: int) -> float | None:
-        """Return the sampling error of an average over all n rows, or None if it isn't known."""
+    def error(self, score: Score, n: int) -> tuple[float, int] | None:
+        """Return the sampling error of an average over all n rows, and its degrees of freedom.
+
+        None if it isn't known.
+        """
         if score.of == "corpus":
             of_corpus = next(self.means(score), None)
             if of_corpus is None or not of_corpus[1].variance:
                 return None
             rows, mean = of_corpus
-            return error_of_average(mean.variance, mean.freedom, rows, n)
+            return error_of_average(mean.variance, mean.freedom, rows, n), mean.freedom
         known = {} if self.artifact is None else self.artifact.values
         # Samples of the reference are measured in place of those of the corpus.
         variance = known.get("variances", {}).get(
             identity(score.model_copy(update={"of": "corpus"}))
         )
-        return error_of_average(variance, known["groups"], self.rows, n) if variance else None
+        if not variance:
+            return None
+        return error_of_average(variance, known["groups"], self.rows, n), known["groups"]
 
     def curve(self, x: Sequence[float]) -> CurveRange | None:
         """Return where the measure's curve is expected at its places, or those known of them."""

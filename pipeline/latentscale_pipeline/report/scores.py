@@ -40,11 +40,12 @@ def freedom_of_error(score: Score) -> int:
 
     A bracket of the computation that isn't narrow beside the error would have to be counted, too.
     """
-    if score.measure not in MEASURES or score.numbers is None or not score.sampling_error:
+    definition = report_of(score.measure).scores.get(score.score)
+    if definition is None or score.numbers is None or not score.sampling_error:
         return 0
     value, lower, upper = score.numbers
     narrow = max(upper - value, value - lower) <= NARROW_BRACKET * score.sampling_error
-    return MEASURES[score.measure].error_freedom if narrow else 0
+    return definition.error_freedom if narrow else 0
 
 
 def section_of(name: str, place: int) -> Section:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from latentscale.estimate import Estimate, Scored
-from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.results.model import ErrorMethod, Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,10 @@ class ScoreDefinition(Definition):
         The score that this one becomes if corpus and reference are exchanged.
     resolution : float
         Relative difference up to which two values count as equal, whatever their errors.
+    error_method : {"", "jackknife", "rows", "counts", "samples"}
+        Where its sampling errors come from, see ``ErrorMethod``.
+    error_freedom : int
+        Least degrees of freedom of its sampling errors; 0 if they differ.
     unusual_only : bool
         Whether a job has it only for its least usual labels, so that the jobs of a series have it
         for different ones.
@@ -61,6 +65,8 @@ class ScoreDefinition(Definition):
     relation: Literal["", "distance", "similarity"] = ""
     exchanged: str = ""
     resolution: float = 0.0
+    error_method: ErrorMethod | Literal[""] = ""
+    error_freedom: int = 0
     unusual_only: bool = False
     measure: str = ""
     name: str = ""
@@ -92,7 +98,11 @@ class ScoreDefinition(Definition):
         }
         if isinstance(found, Scored):
             declared["sampling_error"], found = found.sampling_error, found.estimate
-        return Score.from_estimate(found, of=of, **(declared | fields))
+        declared |= fields
+        if self.error_method and declared.get("sampling_error") is not None:
+            freedom = self.error_freedom or None
+            declared |= {"sampling_method": self.error_method, "sampling_freedom": freedom}
+        return Score.from_estimate(found, of=of, **declared)
 
 
 def define_scores(

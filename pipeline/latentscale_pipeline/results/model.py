@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, NonNegativeFloat, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
@@ -26,6 +26,11 @@ from latentscale_pipeline.results.part import (
     Share,
     Text,
 )
+
+ErrorMethod = Literal["jackknife", "rows", "counts", "samples"]
+"""Where a sampling error comes from: from leaving out rows or groups of them, from what each row
+adds, from the number of rows that were counted, or from random samples of fewer rows.
+"""
 
 SHARE_OF_ROWS = "share of rows"
 """The unit of scores that count rows."""
@@ -51,6 +56,8 @@ _BRACKETED: JsonDict = {
         }
     },
 }
+
+_Method = Annotated[str, WithJsonSchema({"enum": [*get_args(ErrorMethod)]})]
 
 
 class ExpectedRange(Part):
@@ -154,6 +161,12 @@ class Score(Part):
     reason: Absent[Reason] = None
     sampling_error: NonNegativeFloat | None = None
     """Standard error over new samples from the same source; null if unknown."""
+    sampling_method: Absent[_Method] = None
+    """Where it comes from: leaving out rows or groups of them, what each row adds, the number of
+    rows that were counted, or random samples of fewer rows.
+    """
+    sampling_freedom: Absent[Positive] = None
+    """Its degrees of freedom, or the fewest that it may have; absent if they aren't known."""
     sampling_error_reason: Absent[Text] = None
     """Why it isn't known; scores of single labels don't say."""
     size_dependent: Absent[bool] = True

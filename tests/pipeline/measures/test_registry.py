@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from latentscale.estimate import Estimate
+from latentscale.estimate import Estimate, Scored
 from latentscale_pipeline.config.job import read_config
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.engine.stage import Inputs, Stage
@@ -146,10 +146,28 @@ def test_reading_what_measures_say_needs_no_numerical_library() -> None:
 def test_the_freedom_of_errors_is_that_of_their_groups() -> None:
     from latentscale.sampling.jackknife import GROUPS
     from latentscale_pipeline.measures.mmd.tasks import MAX_RATIO, MAX_TOGETHER
+    from latentscale_pipeline.measures.spectrum.plan import MIN_GROUPS
 
-    assert MEASURES["vendi"].error_freedom == GROUPS - 1
+    def freedom(measure: str) -> set[int]:
+        return {score.error_freedom for score in MEASURES[measure].report.scores.values()}
+
+    assert freedom("vendi") == {GROUPS - 1}
     # The smaller corpus never has fewer groups.
-    assert MEASURES["mmd"].error_freedom == MAX_TOGETHER // (1 + MAX_RATIO)
+    assert freedom("mmd") == {MAX_TOGETHER // (1 + MAX_RATIO)}
+    assert freedom("spectrum") == {MIN_GROUPS - 1}
+
+
+def test_a_sampling_error_says_where_it_comes_from() -> None:
+    vendi = MEASURES["vendi"].report.scores["vendi"]
+    number = Estimate.exact(3.0, "dense")
+    known = vendi.score(number, "corpus", sampling_error=0.2)
+    assert (known.sampling_method, known.sampling_freedom) == ("jackknife", 19)
+    scored = MEASURES["duplicates"].report.scores["covered"].score(Scored(number, 0.1), "corpus")
+    assert (scored.sampling_method, scored.sampling_freedom) == ("counts", None)
+    unknown = vendi.score(number, "corpus")
+    assert (unknown.sampling_method, unknown.sampling_freedom) == (None, None)
+    for score in (known, scored, unknown):
+        assert Score.unflatten(score.flat()) == score
 
 
 def test_the_fewest_rows_of_errors_are_those_of_their_stages() -> None:

@@ -25,7 +25,6 @@ class AlignmentMeasure(Measure):
     section = Alignment
     results = AlignmentResults
     report = AlignmentReport()
-    error_freedom = 19
 
     def plan(self, section: Alignment, facts: JobFacts) -> list[Stage]:
         """Plan pairs of rows, and their neighbours by both models."""

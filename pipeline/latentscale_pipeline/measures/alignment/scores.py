@@ -16,6 +16,8 @@ SCORES = define_scores(
             headline=True,
             relation="similarity",
             most=1.0,
+            error_method="jackknife",
+            error_freedom=19,
         ),
         "CKA": ScoreDefinition(
             "CKA",
@@ -25,6 +27,8 @@ SCORES = define_scores(
             better="high",
             least=0.0,
             most=1.0,
+            error_method="jackknife",
+            error_freedom=19,
         ),
         "neighbour overlap": ScoreDefinition(
             "Neighbour overlap",
@@ -35,6 +39,8 @@ SCORES = define_scores(
             relation="similarity",
             least=0.0,
             most=1.0,
+            error_method="rows",
+            error_freedom=19,
         ),
         "no common neighbour": ScoreDefinition(
             "No common neighbour",
@@ -44,6 +50,8 @@ SCORES = define_scores(
             better="low",
             least=0.0,
             most=1.0,
+            error_method="counts",
+            error_freedom=19,
         ),
     },
 )

@@ -40,6 +40,7 @@ SCORES = define_scores(
             better="low",
             headline=True,
             relation="distance",
+            error_method="jackknife",
         ),
         "precision": ScoreDefinition(
             "Improved precision",

@@ -25,7 +25,6 @@ class ConditionalMeasure(Measure):
     section = Conditional
     results = ConditionalResults
     report = ConditionalReport()
-    error_freedom = 99
 
     def needs_directions(self, name: str, section: Conditional) -> str:
         """Return the score that does not accept rows of zeros."""

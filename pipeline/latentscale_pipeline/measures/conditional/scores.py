@@ -13,6 +13,8 @@ SCORES = define_scores(
             better="high",
             headline=True,
             least=1.0,
+            error_method="jackknife",
+            error_freedom=99,
         ),
         "information Vendi": ScoreDefinition(
             "Information Vendi score",
@@ -21,6 +23,8 @@ SCORES = define_scores(
             unit="effective items",
             headline=True,
             least=1.0,
+            error_method="jackknife",
+            error_freedom=99,
         ),
         "Scendi": ScoreDefinition(
             "Scendi score",
@@ -30,6 +34,8 @@ SCORES = define_scores(
             better="high",
             headline=True,
             least=1.0,
+            error_method="jackknife",
+            error_freedom=99,
         ),
         "explained share": ScoreDefinition(
             "Explained by prompts",
@@ -39,6 +45,8 @@ SCORES = define_scores(
             size_dependent=False,
             headline=True,
             most=1.0,
+            error_method="jackknife",
+            error_freedom=99,
         ),
     },
 )

@@ -19,6 +19,7 @@ SCORES = define_scores(
             headline=True,
             least=0.0,
             most=1.0,
+            error_method="counts",
         ),
         "near-duplicates": ScoreDefinition(
             "Near-duplicates",
@@ -28,6 +29,7 @@ SCORES = define_scores(
             headline=True,
             least=0.0,
             most=1.0,
+            error_method="counts",
         ),
         "covered": ScoreDefinition(
             "Covered rows",
@@ -36,6 +38,7 @@ SCORES = define_scores(
             better="low",
             least=0.0,
             most=1.0,
+            error_method="counts",
         ),
         "exact leaks": ScoreDefinition(
             "Equal to a reference row",
@@ -46,6 +49,7 @@ SCORES = define_scores(
             headline=True,
             least=0.0,
             most=1.0,
+            error_method="counts",
         ),
         "leaks": ScoreDefinition(
             "Also in the reference",
@@ -56,6 +60,7 @@ SCORES = define_scores(
             headline=True,
             least=0.0,
             most=1.0,
+            error_method="counts",
         ),
         "outliers": ScoreDefinition(
             "Outliers",
@@ -67,6 +72,7 @@ SCORES = define_scores(
             headline=True,
             least=0.0,
             most=1.0,
+            error_method="counts",
         ),
         "not covered": ScoreDefinition(
             "Reference rows not covered",
@@ -77,6 +83,7 @@ SCORES = define_scores(
             headline=True,
             least=0.0,
             most=1.0,
+            error_method="counts",
         ),
     },
 )

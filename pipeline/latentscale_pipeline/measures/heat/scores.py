@@ -14,6 +14,7 @@ SCORES = define_scores(
             headline=True,
             relation="distance",
             least=0.0,
+            error_method="samples",
         ),
         "heat_trace": ScoreDefinition(
             "Heat trace",
@@ -23,6 +24,7 @@ SCORES = define_scores(
             headline=True,
             least=0.0,
             averages_rows=True,
+            error_method="samples",
         ),
     },
 )

@@ -24,7 +24,6 @@ class HubnessMeasure(Measure):
     section = Hubness
     results = HubnessResults
     report = HubnessReport()
-    error_freedom = 19
     error_rows = 100
     without_error = ("hubness",)
 

@@ -16,6 +16,8 @@ SCORES = define_scores(
             headline=True,
             least=0.0,
             most=1.0,
+            error_method="jackknife",
+            error_freedom=19,
         ),
         "hubness": ScoreDefinition(
             "Hubness, skewness",
@@ -32,6 +34,8 @@ SCORES = define_scores(
             headline=True,
             least=0.0,
             most=1.0,
+            error_method="counts",
+            error_freedom=19,
         ),
     },
 )

@@ -15,7 +15,6 @@ class IntrinsicDimensionMeasure(Measure):
     section = IntrinsicDimension
     results = IntrinsicDimensionResults
     report = IntrinsicDimensionReport()
-    error_freedom = 19
 
     def plan(self, section: IntrinsicDimension, facts: JobFacts) -> list[Stage]:
         """Plan random rows of every corpus, and the search for their neighbours."""

@@ -12,6 +12,8 @@ SCORES = define_scores(
             unit="dimensions",
             headline=True,
             least=0.0,
+            error_method="jackknife",
+            error_freedom=19,
         ),
         "TwoNN": ScoreDefinition(
             "Intrinsic dimension, TwoNN",
@@ -19,6 +21,8 @@ SCORES = define_scores(
             "where noise and near-duplicates show.",
             unit="dimensions",
             least=0.0,
+            error_method="jackknife",
+            error_freedom=19,
         ),
     },
 )

@@ -16,6 +16,7 @@ SCORES = define_scores(
             unusual_only=True,
             least=0.0,
             most=1.0,
+            error_method="counts",
         ),
     },
 )

@@ -13,6 +13,7 @@ SCORES = define_scores(
             better="high",
             headline=True,
             least=0.0,
+            error_method="jackknife",
         ),
         "convergence_scale": ScoreDefinition(
             "Convergence scale t_conv",
@@ -20,6 +21,7 @@ SCORES = define_scores(
             "(95 % of it unless configured otherwise).",
             unit="1/distance",
             least=0.0,
+            error_method="jackknife",
         ),
         "difference": ScoreDefinition(
             "MagDiff",
@@ -27,6 +29,7 @@ SCORES = define_scores(
             "the corpus is more diverse, below 0 the reference is.",
             unit="effective points × 1/distance",
             better="high",
+            error_method="jackknife",
         ),
         "distance": ScoreDefinition(
             "Magnitude distance",
@@ -38,6 +41,7 @@ SCORES = define_scores(
             headline=True,
             relation="distance",
             least=0.0,
+            error_method="jackknife",
         ),
     },
 )

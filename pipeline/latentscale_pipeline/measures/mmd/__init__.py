@@ -18,7 +18,6 @@ class MmdMeasure(Measure):
     section = Mmd
     results = MmdResults
     report = MmdReport()
-    error_freedom = 19
 
     def needs_directions(self, name: str, section: Mmd) -> str:
         """Return the kernel that does not accept rows of zeros."""

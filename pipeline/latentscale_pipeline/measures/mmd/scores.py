@@ -14,6 +14,8 @@ SCORES = define_scores(
             size_dependent=False,
             headline=True,
             relation="distance",
+            error_method="jackknife",
+            error_freedom=19,
         )
     },
 )

@@ -14,6 +14,7 @@ SCORES = define_scores(
             headline=True,
             least=0.0,
             most=1.0,
+            error_method="jackknife",
         ),
         "missing": ScoreDefinition(
             "Largest missing mode",
@@ -24,6 +25,7 @@ SCORES = define_scores(
             headline=True,
             least=0.0,
             most=1.0,
+            error_method="jackknife",
         ),
     },
 )

@@ -15,7 +15,6 @@ class SpectrumMeasure(Measure):
     section = SpectrumSection
     results = SpectrumResults
     report = SpectrumReport()
-    error_freedom = 7
     error_rows = 40
 
     def plan(self, section: SpectrumSection, facts: JobFacts) -> list[Stage]:

@@ -15,6 +15,8 @@ SCORES = define_scores(
             unit="dimensions",
             headline=True,
             least=1.0,
+            error_method="jackknife",
+            error_freedom=7,
         ),
         "effective rank corrected": ScoreDefinition(
             "Effective rank, corrected",
@@ -22,6 +24,8 @@ SCORES = define_scores(
             unit="dimensions",
             size_dependent=False,
             least=1.0,
+            error_method="jackknife",
+            error_freedom=7,
         ),
         "participation ratio": ScoreDefinition(
             "Participation ratio",
@@ -29,6 +33,8 @@ SCORES = define_scores(
             "squared shares.",
             unit="dimensions",
             least=1.0,
+            error_method="jackknife",
+            error_freedom=7,
         ),
         "participation ratio corrected": ScoreDefinition(
             "Participation ratio, corrected",
@@ -36,6 +42,8 @@ SCORES = define_scores(
             unit="dimensions",
             size_dependent=False,
             least=1.0,
+            error_method="jackknife",
+            error_freedom=7,
         ),
         "RankMe": ScoreDefinition(
             "RankMe",
@@ -43,6 +51,8 @@ SCORES = define_scores(
             "a direction.",
             unit="dimensions",
             least=1.0,
+            error_method="jackknife",
+            error_freedom=7,
         ),
         "IsoScore": ScoreDefinition(
             "IsoScore",
@@ -50,6 +60,8 @@ SCORES = define_scores(
             unit="share",
             least=0.0,
             most=1.0,
+            error_method="jackknife",
+            error_freedom=7,
         ),
         "first component": ScoreDefinition(
             "First component",
@@ -57,6 +69,8 @@ SCORES = define_scores(
             unit="share of the variance",
             least=0.0,
             most=1.0,
+            error_method="jackknife",
+            error_freedom=7,
         ),
         "mean length": ScoreDefinition(
             "Mean length",
@@ -66,6 +80,8 @@ SCORES = define_scores(
             headline=True,
             resolution=HALF_PRECISION,
             least=0.0,
+            error_method="jackknife",
+            error_freedom=7,
         ),
         "length variation": ScoreDefinition(
             "Variation of lengths",
@@ -73,6 +89,8 @@ SCORES = define_scores(
             unit="deviation over mean",
             size_dependent=False,
             least=0.0,
+            error_method="jackknife",
+            error_freedom=7,
         ),
     },
 )

@@ -15,6 +15,7 @@ SCORES = define_scores(
             better="high",
             headline=True,
             least=1.0,
+            error_method="jackknife",
         ),
         "DCScore": ScoreDefinition(
             "DCScore",
@@ -24,6 +25,7 @@ SCORES = define_scores(
             better="high",
             headline=True,
             least=1.0,
+            error_method="jackknife",
         ),
     },
 )

@@ -28,7 +28,6 @@ class VendiMeasure(Measure):
     section = Vendi
     results = VendiResults
     report = VendiReport()
-    error_freedom = 19
     error_rows = 100
 
     def needs_directions(self, name: str, section: Vendi) -> str:

@@ -12,6 +12,8 @@ SCORES = define_scores(
             unit="effective items",
             better="high",
             least=1.0,
+            error_method="jackknife",
+            error_freedom=19,
         ),
         "truncated_vendi": ScoreDefinition(
             "Truncated Vendi score",
@@ -21,6 +23,8 @@ SCORES = define_scores(
             unit="effective items",
             better="high",
             least=1.0,
+            error_method="jackknife",
+            error_freedom=19,
         ),
     },
 )
