@@ -39,6 +39,9 @@ SECONDS_BETWEEN_LINES = 5.0
 SECONDS_BETWEEN_SUMMARIES = 30.0
 """Minimum time between two lines about the whole run; a shorter run has none."""
 
+SHOWN_STAGES = 3
+"""Running stages that such a line names."""
+
 WIDE = 110
 """Width of a terminal from which bars are long."""
 
@@ -208,11 +211,15 @@ class _Summaries:
     def _summary(self) -> str:
         stages = self._record.stages
         done = sum(stage.complete for stage in stages.values())
-        running = [
-            _format_running(name, stage)
+        begun = [
+            (name, stage)
             for name, stage in stages.items()
             if stage.started and not (stage.complete or stage.failed)
         ]
+        # Of most stages all tasks may still wait for a worker.
+        begun.sort(key=lambda each: not 0 < each[1].done < each[1].parts)
+        running = [_format_running(name, stage) for name, stage in begun[:SHOWN_STAGES]]
+        running += [f"{len(begun) - SHOWN_STAGES} more"] * (len(begun) > SHOWN_STAGES)
         counted = ", ".join([f"{done} of {self._stages} stages done", *_left(self._record)])
         return f"{counted}, running: {'; '.join(running)}" if running else counted
 

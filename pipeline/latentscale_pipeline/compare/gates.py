@@ -52,7 +52,7 @@ def _text(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} isn't text in YAML; write it in quotes")
     if isinstance(value, float):  # 1.10 has become 1.1
-        raise ValueError(f"{value} is a number in YAML, without its last zeros; put it in quotes")
+        raise ValueError(f"{value} is a number, which keeps no last zeros; put it in quotes")
     return str(value) if isinstance(value, int) else value
 
 

@@ -400,7 +400,7 @@ def test_a_limit_on_the_value_asks_nothing_of_a_baseline_of_another_size() -> No
         ("gates: [{measure: a, min: 1, absolute: true}]", "gates.0: absolute says how max_drop"),
         ("gates: [{measure: a, min: 2, max: 1}]", "gates.0: min is above max"),
         ("gates: [{measure: a, label: no, min: 1}]", "gates.0.label: false isn't text in YAML; w"),
-        ("gates: [{label: 1.10, min: 1}]", "gates.0.label: 1.1 is a number in YAML, without its"),
+        ("gates: [{label: 1.10, min: 1}]", "gates.0.label: 1.1 is a number, which keeps no last"),
         ("gates: [{drift: }]", "gates.0: drift is empty; write drift: {} for the usual limits"),
         ("gates: [{measure: a, p_below: }]", "gates.0: p_below is empty; write a number such as"),
         ("gates: [{measure: [a], min: 1}]", "gates.0.measure must be text"),

@@ -229,6 +229,26 @@ def test_a_long_run_says_from_time_to_time_what_is_running(
     )
 
 
+def test_of_many_stages_those_with_tasks_under_way_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_progress, "SECONDS_BETWEEN_SUMMARIES", 0.0)
+    with (
+        (tmp_path / "plain").open("w") as seen,
+        show_progress(Console(file=seen, force_terminal=False)) as tell,
+    ):
+        tell("run_started", job="toy-1", folder="/jobs/toy-1", stages=6)
+        for name in "abcde":
+            tell("stage_started", stage=name, parts=10, found=0, reason="computed")
+        tell("part_done", **{**part(0.0, 0, 1)[2], "stage": "d"})
+    line = (tmp_path / "plain").read_text().splitlines()[-1]
+    assert re.fullmatch(
+        r".* 0 of 6 stages done, running: d \(task 1 of 10, .*\); "
+        r"a \(task 0 of 10\); b \(task 0 of 10\); 2 more",
+        line,
+    )
+
+
 def test_quiet_tells_trouble_only(tmp_path: Path) -> None:
     assert lines_of(tmp_path, quiet=True) == ["the dashboard needs bokeh", "halve: out of luck"]
 
