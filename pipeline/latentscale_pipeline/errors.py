@@ -6,6 +6,8 @@ in this program and is reported as one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class LatentscaleError(Exception):
     """An error that is reported to the user in one line."""
@@ -66,7 +68,10 @@ def how_to_install(extra: str) -> str:
     return f"pip install 'latentscale[{extra}]'"
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line with text of an error's message, or its type if it has none."""
-    lines = str(error).strip().splitlines()
+def first_line(error: BaseException, clean: Callable[[str], str] = str) -> str:
+    """Return the first line with text of an error's message, or its type if it has none.
+
+    ``clean`` takes from the whole message what must not be told.
+    """
+    lines = clean(str(error)).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__

@@ -123,8 +123,9 @@ def compare(
     elif markdown != STANDARD_OUTPUT:
         print_comparison(comparison, results, Console(), every_score=every_score)
     failed = [result for result in results or () if result.outcome == "failed"]
+    unchecked = [result for result in results or () if result.refusal]
     for result in results or ():
-        if result.failures:
+        if result.message and result not in unchecked[:1]:  # that one ends the command
             click.echo(f"gate {result.outcome}: {result.message}", err=True)
     refuse_unchecked(results or ())
     if failed:

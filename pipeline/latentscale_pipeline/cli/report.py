@@ -10,6 +10,7 @@ import click
 from latentscale_pipeline.cli.compare import compare_with
 from latentscale_pipeline.cli.options import ALLOW_INCOMPARABLE, OUTPUT, WRITTEN_AS, taking
 from latentscale_pipeline.cli.text_files import write_text
+from latentscale_pipeline.compare.gate_checks import refuse_unchecked
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.history.entries import make_entry
@@ -92,6 +93,7 @@ def _of_job(url: str) -> Report:
 def _of_comparison(jobs: Sequence[str], gates_file: str | None, allow_incomparable: bool) -> Report:
     first, *others, baseline = (read_job(url) for url in jobs)
     comparison, gates = compare_with(baseline, first, gates_file, allow_incomparable)
+    refuse_unchecked(gates or ())
     further = [compare_with(baseline, job, None, allow_incomparable)[0] for job in others]
     return comparison_report([comparison, *further], gates)
 

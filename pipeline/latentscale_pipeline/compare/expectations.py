@@ -171,6 +171,7 @@ def _share(measure: str, each: CountedBetween, value: float, rows: int) -> Score
         bounds="exact",
         unit=SHARE_OF_ROWS,
         sampling_error=share_error(round(value * rows), rows),
+        sampling_method="counts",
         size_dependent=False,
     )
 

@@ -65,7 +65,7 @@ def load_function(path: str) -> Callable[..., Any]:
         raise
     except ImportError as error:
         raise BadInput(f"{path}: {error}; {_WHERE}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raised = f"{type(error).__name__}: {first_line(error)}"
         raise BadInput(f"{path}: its module can't be imported ({raised}); correct it") from error
     if found is None:

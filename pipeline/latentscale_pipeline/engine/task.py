@@ -195,7 +195,7 @@ def run_task(task: Task) -> Cost:
     except (Exception, SystemExit) as error:  # noqa: BLE001
         log = f"{task.part}.{attempt}.log"
         store.write(log, without_credentials(traceback.format_exc()).encode())
-        name, reason = type(error).__name__, without_credentials(first_line(error))
+        name, reason = type(error).__name__, first_line(error, without_credentials)
         raise TaskFailed(name if reason == name else f"{name}: {reason}", log) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Sequence
 
 from latentscale_pipeline.measures.base import MeasureReport
@@ -45,7 +46,7 @@ def freedom_of_error(score: Score) -> int:
         return 0
     value, lower, upper = score.numbers
     narrow = max(upper - value, value - lower) <= NARROW_BRACKET * score.sampling_error
-    return definition.error_freedom if narrow else 0
+    return min(definition.error_freedom, score.sampling_freedom or sys.maxsize) if narrow else 0
 
 
 def section_of(name: str, place: int) -> Section:

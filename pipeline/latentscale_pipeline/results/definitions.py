@@ -44,7 +44,7 @@ class ScoreDefinition(Definition):
         The score that this one becomes if corpus and reference are exchanged.
     resolution : float
         Relative difference up to which two values count as equal, whatever their errors.
-    error_method : {"", "jackknife", "rows", "counts", "samples"}
+    error_method : {"", "jackknife", "counts", "samples"}
         Where its sampling errors come from, see ``ErrorMethod``.
     error_freedom : int
         Least degrees of freedom of its sampling errors; 0 if they differ.
@@ -87,7 +87,7 @@ class ScoreDefinition(Definition):
             What the number describes.
         **fields
             Further fields of a score, such as ``kernel``, ``reason`` and ``sampling_error``; also
-            a unit or a dependence on size that settings decide.
+            a unit, a dependence on size or degrees of freedom that settings or rows decide.
         """
         declared: dict[str, Any] = {
             "measure": self.measure,
@@ -99,8 +99,8 @@ class ScoreDefinition(Definition):
         if isinstance(found, Scored):
             declared["sampling_error"], found = found.sampling_error, found.estimate
         declared |= fields
+        freedom = declared.pop("sampling_freedom", None) or self.error_freedom or None
         if self.error_method and declared.get("sampling_error") is not None:
-            freedom = self.error_freedom or None
             declared |= {"sampling_method": self.error_method, "sampling_freedom": freedom}
         return Score.from_estimate(found, of=of, **declared)
 

@@ -27,9 +27,9 @@ from latentscale_pipeline.results.part import (
     Text,
 )
 
-ErrorMethod = Literal["jackknife", "rows", "counts", "samples"]
-"""Where a sampling error comes from: from leaving out rows or groups of them, from what each row
-adds, from the number of rows that were counted, or from random samples of fewer rows.
+ErrorMethod = Literal["jackknife", "counts", "samples"]
+"""Where a sampling error comes from: leaving out rows or groups of them, the number of rows that
+were counted, or random samples of fewer rows.
 """
 
 SHARE_OF_ROWS = "share of rows"
@@ -162,8 +162,8 @@ class Score(Part):
     sampling_error: NonNegativeFloat | None = None
     """Standard error over new samples from the same source; null if unknown."""
     sampling_method: Absent[_Method] = None
-    """Where it comes from: leaving out rows or groups of them, what each row adds, the number of
-    rows that were counted, or random samples of fewer rows.
+    """Where it comes from: leaving out rows or groups of them, the number of rows that were
+    counted, or random samples of fewer rows.
     """
     sampling_freedom: Absent[Positive] = None
     """Its degrees of freedom, or the fewest that it may have; absent if they aren't known."""

@@ -719,5 +719,5 @@ def _explained(error: Exception, where: str) -> LatentscaleError:
         return BadInput(f"{where}: no credentials; set them in the environment")
     if number in IMPOSSIBLE and isinstance(error, OSError):
         return BadInput(f"{where}: {error.strerror}; choose another place")
-    reason = without_credentials(first_line(error))
+    reason = first_line(error, without_credentials)
     return StoreFailed(f"{where}: {reason}; run the same command again once this is fixed")

@@ -381,23 +381,31 @@ def test_gates_that_can_be_checked_are_beside_one_that_can_not(
 ) -> None:
     junit, comment = tmp_path / "gates.xml", tmp_path / "comment.md"
     junit.write_text("of yesterday")
-    path = gates("{measure: geomca, min: 1}", FAILING, PASSING)
+    third = "{measure: modes, min: 1}"
+    path = gates("{measure: geomca, min: 1}", FAILING, PASSING, third)
     files = ("--junit", junit, "--markdown", comment)
     ended = latentscale("compare", *jobs, "--gates", path, *files, "--json")
     assert ended.code == 2
-    failed, refused = ended.err.splitlines()
+    failed, also, refused = ended.err.splitlines()
+    assert also.startswith(f"gate unchecked: {path}: gates.3 selects no score")
     assert failed.startswith("gate failed: vendi cosine, order 1 (corpus) fell by 25 %")
     reason = refused.removeprefix("latentscale: ")
     assert reason.startswith(f"{path}: gates.0 selects no score: none has measure geomca")
     document = json.loads(ended.out)
-    assert [gate["outcome"] for gate in document["gates"]] == ["unchecked", "failed", "passed"]
+    assert [gate["outcome"] for gate in document["gates"]] == [
+        *("unchecked", "failed", "passed", "unchecked")
+    ]
     assert (document["gates"][0]["refusal"], document["passed"]) == (reason, False)
     [suite] = ET.parse(junit).getroot()
-    assert (suite.attrib["failures"], suite.attrib["errors"]) == ("1", "1")
-    assert [[child.tag for child in case] for case in suite] == [["error"], ["failure"], []]
+    assert (suite.attrib["failures"], suite.attrib["errors"]) == ("1", "2")
+    assert [[child.tag for child in case] for case in suite] == [
+        *(["error"], ["failure"], [], ["error"])
+    ]
     assert suite[0][0].attrib["message"] == reason
     text = comment.read_text()
-    assert "❌ 1 of 3 gates failed. ❌ 1 of 3 gates can't be checked." in text
+    assert "❌ 1 of 4 gates failed. ❌ 2 of 4 gates can't be checked." in text
     assert "| unchecked:<br>" in text
     shown = latentscale("compare", *jobs, "--gates", path).out.splitlines()
     assert "UNKNOWN measure=geomca min=1 (can't be checked)" in shown
+    refused_report = latentscale("report", *jobs, "--gates", path, "--output", tmp_path / "r.md")
+    assert (refused_report.code, refused_report.err) == (2, f"latentscale: {reason}\n")

@@ -51,6 +51,7 @@ def folder(tmp_path: Path) -> Path:
     np.save(tmp_path / "rows.npy", rows)
     (tmp_path / "similarities.py").write_text(KERNELS)
     (tmp_path / "wrong.py").write_text("def f(:")
+    (tmp_path / "leaving.py").write_text("import sys\nsys.exit(0)")
     return tmp_path
 
 
@@ -226,6 +227,7 @@ def test_a_module_may_put_another_in_its_place(
         ("similarities:number", "similarities:number is a int; name a function"),
         ("similarities:indefinite", "isn't positive semidefinite: 64 rows have"),
         ("similarities:raising", "similarities:raising raised RuntimeError: no; correct the fun"),
+        ("leaving:f", "leaving:f: its module can't be imported (SystemExit: 0); correct it"),
         ("similarities:leaving", "similarities:leaving raised SystemExit: 7; correct the func"),
         ("wrong:f", "wrong:f: its module can't be imported (SyntaxError: "),
     ],

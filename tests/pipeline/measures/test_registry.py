@@ -26,6 +26,7 @@ from latentscale_pipeline.measures.base import (
     store_estimate,
 )
 from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.report.scores import freedom_of_error
 from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.results.part import Part
 from latentscale_pipeline.storage.artifacts import Output
@@ -166,6 +167,9 @@ def test_a_sampling_error_says_where_it_comes_from() -> None:
     assert (scored.sampling_method, scored.sampling_freedom) == ("counts", None)
     unknown = vendi.score(number, "corpus")
     assert (unknown.sampling_method, unknown.sampling_freedom) == (None, None)
+    assert vendi.score(number, "corpus", sampling_freedom=3).sampling_freedom is None
+    few = vendi.score(number, "corpus", sampling_error=0.2, sampling_freedom=3)
+    assert (freedom_of_error(few), freedom_of_error(known), few.sampling_freedom) == (3, 19, 3)
     for score in (known, scored, unknown):
         assert Score.unflatten(score.flat()) == score
 

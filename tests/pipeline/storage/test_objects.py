@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from latentscale_pipeline.errors import BadInput, StoreFull
+from latentscale_pipeline.errors import BadInput, StoreFull, first_line
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import strip_credentials, without_credentials
 from tests.support.racing import race_to_create
@@ -259,3 +259,10 @@ def test_credentials_are_stripped(url: str, stripped: str) -> None:
 )
 def test_options_of_stores_are_not_shown(argument: str, shown: str) -> None:
     assert without_credentials(argument) == shown
+
+
+def test_credentials_are_stripped_before_a_line_is_cut() -> None:
+    told = f"\n{'x' * 275} s3://AKIA:SECRET@bucket/key\nand more"
+    line = first_line(ValueError(told), without_credentials)
+    assert line == f"{'x' * 275} s3://bucket/key"
+    assert len(first_line(ValueError("x" * 400))) == 300

@@ -510,7 +510,7 @@ def _is_there(fs: Any, path: str, shown: str) -> bool:
     try:
         return bool(fs.exists(path))
     except ValueError as error:  # of an address that is none
-        reason = without_credentials(first_line(error))
+        reason = first_line(error, without_credentials)
         raise BadInput(f"{shown}: can't open this kind of URL ({reason}); check it") from None
 
 

@@ -22,12 +22,14 @@ def collect_alignment(section: Alignment, facts: JobFacts, results: Results) -> 
     """Collect the scores, and which rows have no partner."""
     reason = too_few_pairs(section, facts)
     values: Mapping[str, Any] = {} if reason else results(STAGE).values
+    paired: Mapping[str, Any] = {} if reason else results(pairs_name(STAGE)).values
     scores = []
     for name, definition in SCORES.items():
         found = load_scored(values.get("scores", {}).get(name))
         why = reason or (EQUAL if name in (BIASED, DEBIASED) else "too few pairs were compared")
-        scores.append(definition.score(found, "pair", reason=None if found else why))
-    paired: Mapping[str, Any] = {} if reason else results(pairs_name(STAGE)).values
+        freedom = min(definition.error_freedom, max(1, paired.get("common", 0) - 1))
+        fields = {"reason": None if found else why, "sampling_freedom": freedom}
+        scores.append(definition.score(found, "pair", **fields))
     corpus, reference = (unpaired_rows(paired, role) for role in ROLES)
     part = AlignmentResults(
         by=facts.pair or "",

@@ -39,7 +39,7 @@ SCORES = define_scores(
             relation="similarity",
             least=0.0,
             most=1.0,
-            error_method="rows",
+            error_method="jackknife",
             error_freedom=19,
         ),
         "no common neighbour": ScoreDefinition(

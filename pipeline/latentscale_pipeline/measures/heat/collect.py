@@ -69,6 +69,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
         "size_dependent": section.normalization == "none",
     }
     replicates = read_replicates(facts, results)
+    freedom = None if replicates is None else facts.replicates - 1
     errors: list[np.ndarray[Any, np.dtype[np.float64]]] = []
     imd_errors: list[np.ndarray[Any, np.dtype[np.float64]]] = []
     for role in facts.corpora:
@@ -91,6 +92,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
                 Estimate(value, lower, upper, _bounds(heat, graph), ""),
                 role,
                 scale=float(heat.times[at]),
+                sampling_freedom=freedom,
                 sampling_error=float(errors[-1][at]) if errors else None,
                 **fields,
             )
@@ -116,7 +118,11 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
                 for name, other in compared["conventions"].items()
             },
         )
-        scores.append(SCORES["imd"].score(estimate, "pair", sampling_error=error, **fields))
+        scores.append(
+            SCORES["imd"].score(
+                estimate, "pair", sampling_error=error, sampling_freedom=freedom, **fields
+            )
+        )
     if replicates is not None:
         found["replicates"] = replicates.section()
     trace = found["corpus"]
