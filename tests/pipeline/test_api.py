@@ -389,10 +389,20 @@ def test_options_of_all_kinds_of_numbers_are_taken() -> None:
     found = latentscale.vendi_score(rows, orders=(0.5, 0.50000049, 1 / 3, 1e6))
     assert found[0.5].value > found[0.50000049].value
     assert found[1 / 3].value > found[0.5].value > found[1e6].value
-    assert latentscale.vendi_score(rows, orders=0.5)[0.5] == found[0.5]
+    for order in (0.5, np.array(0.5)):
+        assert latentscale.vendi_score(rows, orders=order)[0.5] == found[0.5]
     assert len(latentscale.magnitude_function(rows, scales=np.int64(5)).scales) == 5
     with pytest.raises(ValueError, match=r"must lie between 1/2 and 1, got 0\.5"):
         latentscale.magnitude_function(rows[:2], target=0.5)
+
+
+def test_a_tensor_that_can_not_be_read_is_refused_in_a_line() -> None:
+    class Tensor:
+        def __array__(self, *arguments: Any, **options: Any) -> Any:
+            raise TypeError("can't convert cuda:0 device type tensor to numpy.\nUse Tensor.cpu()")
+
+    with pytest.raises(ValueError, match=r"cuda:0 .*; give a NumPy array, as rows\.detach\(\)"):
+        latentscale.vendi_score(Tensor())
 
 
 @pytest.mark.parametrize("sizes", [(501, 501), (50, 6000)])

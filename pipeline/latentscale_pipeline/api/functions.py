@@ -86,9 +86,10 @@ def vendi_score(
     if bandwidth is not None and np.ndim(bandwidth):
         raise ValueError("bandwidth must be a number or 'median'; call once for each of several")
     own = {"name": kernel} if bandwidth is None else {"name": kernel, "bandwidth": bandwidth}
+    single = np.isscalar(orders) or getattr(orders, "ndim", 1) == 0
     listed = [
         "inf" if order == float("inf") else order
-        for order in _numbers([orders] if np.isscalar(orders) else orders, "orders")
+        for order in _numbers([orders] if single else orders, "orders")
     ]
     section = {"kernels": [own], "orders": listed, "method": method}
     found = compute("vendi", section, rows, weights=weights, budget=budget, seed=seed)

@@ -30,7 +30,7 @@ from latentscale_pipeline.corpus.manifest import (
     StoredArray,
 )
 from latentscale_pipeline.corpus.shards import plan_rows
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, first_line
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,9 @@ def hold_rows(
         given = np.asarray(rows)
     except ValueError:
         raise BadInput(f"{name}: {_unequal_rows(rows)}; give a rectangular array") from None
+    except (TypeError, RuntimeError) as error:  # a tensor on a GPU, or with a gradient
+        advice = "give a NumPy array, as rows.detach().cpu().numpy() is"
+        raise BadInput(f"{name}: {first_line(error)}; {advice}") from None
     if isinstance(rows, np.ma.MaskedArray) and np.ma.is_masked(rows):
         row = int(np.argwhere(np.ma.getmaskarray(rows))[0][0])
         raise BadInput(f"{name}: row {row} has masked values; fill them in, or leave such rows out")

@@ -73,10 +73,13 @@ class Projection:
     kept : float
         Share of the ten nearest of each row in the plane that are among its ten nearest rows, or as
         near as the last of these.
+    perplexity: float
+        What was used: at most a third of the rows.
     """
 
     places: Float32Array
     kept: float
+    perplexity: float
 
 
 def project(
@@ -111,7 +114,8 @@ def project(
     squared = near.distances**2 if points.metric != "cosine" else 2.0 * near.distances
     starts, others, weights = _symmetric(near.indices, _affinities(squared, perplexity))
     places = _descend(_first_places(points.rows, generator), starts, others, weights)
-    return Projection(places, _kept(points, near.distances[:, KEPT_NEIGHBOURS - 1], places))
+    kept = _kept(points, near.distances[:, KEPT_NEIGHBOURS - 1], places)
+    return Projection(places, kept, perplexity)
 
 
 def _affinities(squared: Float64Array, perplexity: float) -> Float64Array:

@@ -334,7 +334,8 @@ class SimilarityRounding:
         found = np.full(len(squares), np.inf)
         if np.isfinite(self.shares).all():
             a, b = self.shares, columns.shares
-            powers = b[:, None] ** np.arange(3.0)
-            sums = squares @ (masses[1][:, None] * powers)
-            found = a**2 * sums[:, 0] + 2.0 * a * sums[:, 1] + sums[:, 2]
-        return float(masses[0] @ np.minimum(found, self.largest**2 * float(masses[1].sum())))
+            with np.errstate(over="ignore", invalid="ignore"):  # the other bound holds then
+                powers = b[:, None] ** np.arange(3.0)
+                sums = squares @ (masses[1][:, None] * powers)
+                found = a**2 * sums[:, 0] + 2.0 * a * sums[:, 1] + sums[:, 2]
+        return float(masses[0] @ np.fmin(found, self.largest**2 * float(masses[1].sum())))

@@ -353,11 +353,17 @@ def _single_moment(
 ) -> Float64Array:
     """Compute the moment of a block in single precision, with rows scaled by a root."""
     m = block.stop - block.start
-    weights = np.full(m, factor) if masses is None else masses * factor
+    size = 1.0 if masses is None else _power_of_four(float(masses.max(initial=0.0)))
+    weights = np.full(m, factor) if masses is None else masses / size * factor
     unit = buffers.unit[:m]
     _fill_unit_block(rows, block, weights, unit)
     np.matmul(unit.T, unit, out=buffers.product)
-    return np.multiply(buffers.product, 1.0 / factor, dtype=np.float64)
+    return np.multiply(buffers.product, size / factor, dtype=np.float64)
+
+
+def _power_of_four(mass: float) -> float:
+    """Return a power of four near a mass, by which single precision loses nothing; 1 for 0."""
+    return 4.0 ** (math.frexp(mass)[1] // 2) if mass else 1.0
 
 
 def _fill_unit_block(

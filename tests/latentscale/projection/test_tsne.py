@@ -111,3 +111,9 @@ def test_a_row_far_from_all_others_hides_nothing() -> None:
     np.fill_diagonal(squared, np.inf)
     assert (chosen[1:][squared.argmin(axis=1)] == chosen[1:]).mean() > 0.95
     assert drawn.kept > 0.5
+
+
+@pytest.mark.parametrize(("asked", "used"), [(5.0, 5.0), (30.0, 13.0)])
+def test_a_perplexity_is_at_most_a_third_of_the_rows(asked: float, used: float) -> None:
+    rows = np.random.default_rng(3).normal(size=(40, 3))
+    assert draw(rows, perplexity=asked).perplexity == used

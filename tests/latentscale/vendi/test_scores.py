@@ -601,3 +601,26 @@ def test_kernels_that_do_not_suit_are_refused():
         kernel_spectrum(as_points(np.eye(2), "cosine"), "rbf", 1.0)
     with pytest.raises(ValueError, match="needs a positive bandwidth"):
         kernel_spectrum(as_points(np.eye(2), "euclidean"), "rbf")
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-50, 1e-40, 1e40, 1e100])
+def test_the_unit_of_weights_does_not_count_in_single_precision(unit: float) -> None:
+    rng = np.random.default_rng(7)
+    vectors, masses = rng.normal(size=(4000, 8)), rng.exponential(size=4000)
+    masses[:50] = 0.0
+    plain, scaled = (
+        moment_spectrum(second_moment(vectors, masses * own, precision="single"), 4000)
+        for own in (1.0, unit)
+    )
+    for order in (0.5, 1.0, 2.0, math.inf):
+        found, wanted = vendi_score(scaled, order), vendi_score(plain, order)
+        assert found.value == pytest.approx(wanted.value, rel=1e-6)
+        assert found.upper - found.lower < 2.0 * (wanted.upper - wanted.lower)
+
+
+@pytest.mark.parametrize("bandwidth", [1e-80, 1e-90, 1e-99])
+def test_a_tiny_bandwidth_leaves_every_row_alone(bandwidth: float) -> None:
+    rows = np.random.default_rng(8).normal(size=(30, 4))
+    found = vendi_score(kernel_spectrum(as_points(rows, "euclidean"), "rbf", bandwidth), 1.0)
+    assert found.lower <= 30.0 <= found.upper
+    assert found.value == pytest.approx(30.0)

@@ -54,7 +54,7 @@ def collect_projection(section: ProjectionSection, facts: JobFacts, results: Res
         first += count
     part = ProjectionResults(
         metric=section.metric,
-        perplexity=section.perplexity,
+        perplexity=found.values["perplexity"],
         kept=found.values["kept"],
         corpus=parts["corpus"],
         reference=parts.get("reference"),

@@ -19,7 +19,7 @@ def lay_out(inputs: Inputs) -> Output:
     points = as_points(vectors, p["metric"])
     found = project(points, inputs.generator(), perplexity=p["perplexity"])
     return Output(
-        values={"kept": found.kept},
+        values={"kept": found.kept, "perplexity": found.perplexity},
         arrays={
             "rows": np.concatenate([each.array("rows") for each in drawn]),
             "places": found.places,
