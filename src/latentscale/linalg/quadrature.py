@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 3 << 27
 WIDEST_BLOCK = 32
 """Largest number of vectors in a block; fewer where three such blocks exceed 384 MiB."""
+
+SMALLEST_PIVOT = 1.0e-11
+"""Share of the largest eigenvalue up to which a pivot of a tridiagonal matrix is rounding."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -204,15 +207,21 @@ def rules_of(recurrence: Recurrence) -> tuple[Rule, Rule]:
     tuple of Rule
         The Gauss rules, and the Gauss-Radau rules with a node at 0. Weights sum to 1.
     """
-    diagonal, off_diagonal = recurrence.diagonal.T, recurrence.off_diagonal.T
+    diagonal, off_diagonal = recurrence.diagonal, recurrence.off_diagonal
+    largest = np.abs(diagonal).max(axis=0) + 2.0 * off_diagonal.max(axis=0)
+    smallest = np.maximum(SMALLEST_PIVOT * largest, np.finfo(np.float64).tiny)
     # The Radau matrix has one more row, with the diagonal that makes 0 an eigenvalue: β² over the
     # last pivot of the tridiagonal's LDLᵀ factors (Golub & Meurant 2010, section 6.2.1).
-    pivot = diagonal[:, 0].copy()
-    for step in range(1, diagonal.shape[1]):
-        pivot = diagonal[:, step] - np.square(off_diagonal[:, step - 1]) / _above_zero(pivot)
-    # Columns that broke down have a last β of 0, so the extra node has weight 0.
-    extra = np.square(off_diagonal[:, -1]) / _above_zero(pivot)
-    return gauss_rule(recurrence), radau_rule(recurrence, extra)
+    pivot, singular = diagonal[0], diagonal[0] <= smallest
+    for step in range(1, len(diagonal)):
+        pivot = diagonal[step] - np.square(off_diagonal[step - 1]) / np.maximum(pivot, smallest)
+        singular |= pivot <= smallest
+    # A tridiagonal matrix that has the node at 0 already needs no other: with β = 0 the rule stays
+    # as it is. Columns that broke down have this β.
+    coupling = np.where(singular, 0.0, off_diagonal[-1])
+    with_coupling = replace(recurrence, off_diagonal=np.vstack([off_diagonal[:-1], coupling]))
+    extra = np.square(coupling) / np.maximum(pivot, smallest)
+    return gauss_rule(recurrence), radau_rule(with_coupling, extra)
 
 
 def gauss_rule(recurrence: Recurrence) -> Rule:
@@ -248,7 +257,3 @@ def _rule(matrices: Float64Array) -> Rule:
         solved = [scipy.linalg.eigh(matrix, driver="ev") for matrix in matrices]
         nodes, vectors = (np.stack(part) for part in zip(*solved, strict=True))
     return Rule(np.maximum(nodes, 0.0), np.square(vectors[:, 0, :]))
-
-
-def _above_zero(pivot: Float64Array) -> Float64Array:
-    return np.maximum(pivot, _EPSILON)

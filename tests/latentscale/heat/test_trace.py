@@ -19,6 +19,7 @@ from latentscale.graphs.laplacian import (
 )
 from latentscale.heat.control_variates import ControlVariate
 from latentscale.heat.imd import imd_of_traces
+from latentscale.heat.null_models import grows_with_vertices, null_trace
 from latentscale.heat.supremum import IMD_TIMES, POINTS, STARTS, largest_gap
 from latentscale.heat.trace import (
     HeatTrace,
@@ -633,6 +634,16 @@ def test_the_complete_graph_under_the_unnormalised_laplacian():
     heat = dense_heat_trace(unnormalised_laplacian(complete), [0.01, 0.1])
     np.testing.assert_allclose(normalise(heat, "complete", laplacian="unnormalized").trace, 1.0)
     assert (np.abs(normalise(heat, "complete").trace - 1.0) > 0.1).all()
+
+
+@pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
+@pytest.mark.parametrize("time", [0.001, 0.1, 1.0, 20.0])
+@pytest.mark.parametrize("kind", ["none", "empty", "complete"])
+def test_which_null_models_leave_a_trace_of_size(laplacian, time, kind):
+    """A trace per vertex that is the same at any n changes with n only where this is said."""
+    now, twice = (null_trace(kind, np.array([time]), n, None, laplacian)[0] / n for n in (300, 600))
+    grows = grows_with_vertices(kind, time, 300, laplacian)
+    assert grows == (twice < 0.95 * now)
 
 
 def test_a_single_vertex():

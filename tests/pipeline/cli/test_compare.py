@@ -286,6 +286,9 @@ def run_on(
     [
         ("{heat: {}}", True),
         ("{heat: {normalization: none}}", False),
+        ("{heat: {normalization: complete}}", True),
+        ("{heat: {normalization: complete, laplacian: unnormalized}}", False),
+        ("{heat: {normalization: complete, times: {start: 5, stop: 9}}}", False),
         ("{vendi: {kernels: [cosine]}}", False),
     ],
 )

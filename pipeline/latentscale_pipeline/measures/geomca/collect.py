@@ -114,8 +114,11 @@ def _over_orders(value: float, others: Sequence[float], *, drawn: bool) -> Estim
     """
     if not others:
         return Estimate(value, value, value, "estimate" if drawn else "exact", METHOD)
-    count, mean = len(others), float(np.mean(others))
-    spread = float(np.std(others, ddof=1))
+    count, lowest, highest = len(others), min(others), max(others)
+    # In floating point, the mean of equal numbers can differ from them, and so can their spread
+    # from 0.
+    mean = min(max(float(np.mean(others)), lowest), highest)
+    spread = float(np.std(others, ddof=1)) if lowest < highest else 0.0
     half = student_quantile(0.975, count - 1) * spread * math.sqrt(1 + 1 / count)
     return Estimate(
         value,

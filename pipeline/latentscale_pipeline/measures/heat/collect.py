@@ -9,7 +9,7 @@ import numpy as np
 
 from latentscale.estimate import Bounds, Estimate
 from latentscale.heat.imd import imd_sampling_error
-from latentscale.heat.null_models import Normalization
+from latentscale.heat.null_models import Normalization, grows_with_vertices
 from latentscale.heat.supremum import IMD_TIMES
 from latentscale.heat.trace import HeatTrace
 from latentscale_pipeline.measures.base import (
@@ -64,10 +64,6 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     found: dict[str, Any] = {}
     scores: list[Score] = []
     arrays: dict[str, str] = {}
-    fields: dict[str, Any] = {
-        "unit": UNITS[section.normalization],
-        "size_dependent": section.normalization == "none",
-    }
     replicates = read_replicates(facts, results)
     freedom = None if replicates is None else facts.replicates - 1
     errors: list[np.ndarray[Any, np.dtype[np.float64]]] = []
@@ -82,6 +78,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
         )
         found[role] = _trace(section, heat, graph)
         at = int(np.argmin(np.abs(np.log(heat.times / HEADLINE_TIME))))
+        fields = _unit(section, float(heat.times[at]), facts)
         if replicates is not None:
             errors.append(replicates.errors[role] * heat.trace / artifact.array("trace"))
             unit = heat.imd_trace / artifact.array("imd_trace")
@@ -120,7 +117,11 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
         )
         scores.append(
             SCORES["imd"].score(
-                estimate, "pair", sampling_error=error, sampling_freedom=freedom, **fields
+                estimate,
+                "pair",
+                sampling_error=error,
+                sampling_freedom=freedom,
+                **_unit(section, compared["time"], facts),
             )
         )
     if replicates is not None:
@@ -129,6 +130,13 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     some = np.unique(np.linspace(0, len(trace.times) - 1, CURVE_TIMES).round().astype(int))
     curve = tuple([values[place] for place in some] for values in (trace.times, trace.trace))
     return Findings(HeatResults(**found), tuple(scores), arrays, curve=(curve[0], curve[1]))
+
+
+def _unit(section: Heat, time: float, facts: JobFacts) -> dict[str, Any]:
+    """Return a score's unit at a time, and whether it depends on the number of rows."""
+    smallest = min(corpus.n for corpus in facts.corpora.values())
+    grows = grows_with_vertices(section.normalization, time, smallest, section.laplacian)
+    return {"unit": UNITS[section.normalization], "size_dependent": grows}
 
 
 def _alike_in_size(facts: JobFacts) -> bool:

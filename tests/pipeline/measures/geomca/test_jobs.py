@@ -17,6 +17,7 @@ from latentscale_pipeline.config.job import read_config
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.jobs.plan import Plan, make_plan, measure_sections
 from latentscale_pipeline.measures.geomca import sparsification
+from latentscale_pipeline.measures.geomca.collect import _over_orders
 from tests.conftest import Ended
 from tests.support.mortal_driver import run_counted
 from tests.support.results_documents import check_results
@@ -339,3 +340,12 @@ def test_a_job_that_would_keep_too_many_rows_takes_random_ones(
     assert words == {"estimate"}
     [drawn] = np.load(stored_results.parent / results["arrays"]["geomca/rows/corpus"]).shape
     assert drawn == 890
+
+
+def test_a_bracket_by_orders_that_agree_is_an_estimate() -> None:
+    others = [0.81] * 7  # their mean in floating point is another number
+    assert float(np.mean(others)) != 0.81
+    estimate = _over_orders(0.81, others, drawn=False)
+    assert (estimate.lower, estimate.value, estimate.upper) == (0.81, 0.81, 0.81)
+    assert (estimate.bounds, estimate.standard_error) == ("estimate", 0.0)
+    assert _over_orders(0.81, [*others, 0.82], drawn=False).bounds == "interval95"
