@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,8 @@ BLOCK_BYTES = 3 << 27
 WIDEST_BLOCK = 32
 """Largest number of vectors in a block; fewer where three such blocks exceed 384 MiB."""
 
-SMALLEST_PIVOT = 1.0e-11
-"""Share of the largest eigenvalue up to which a pivot of a tridiagonal matrix is rounding."""
+BEYOND = 1.0e3
+"""Multiple of the largest eigenvalue that was found beyond which there is none."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -207,21 +207,7 @@ def rules_of(recurrence: Recurrence) -> tuple[Rule, Rule]:
     tuple of Rule
         The Gauss rules, and the Gauss-Radau rules with a node at 0. Weights sum to 1.
     """
-    diagonal, off_diagonal = recurrence.diagonal, recurrence.off_diagonal
-    largest = np.abs(diagonal).max(axis=0) + 2.0 * off_diagonal.max(axis=0)
-    smallest = np.maximum(SMALLEST_PIVOT * largest, np.finfo(np.float64).tiny)
-    # The Radau matrix has one more row, with the diagonal that makes 0 an eigenvalue: β² over the
-    # last pivot of the tridiagonal's LDLᵀ factors (Golub & Meurant 2010, section 6.2.1).
-    pivot, singular = diagonal[0], diagonal[0] <= smallest
-    for step in range(1, len(diagonal)):
-        pivot = diagonal[step] - np.square(off_diagonal[step - 1]) / np.maximum(pivot, smallest)
-        singular |= pivot <= smallest
-    # A tridiagonal matrix that has the node at 0 already needs no other: with β = 0 the rule stays
-    # as it is. Columns that broke down have this β.
-    coupling = np.where(singular, 0.0, off_diagonal[-1])
-    with_coupling = replace(recurrence, off_diagonal=np.vstack([off_diagonal[:-1], coupling]))
-    extra = np.square(coupling) / np.maximum(pivot, smallest)
-    return gauss_rule(recurrence), radau_rule(with_coupling, extra)
+    return gauss_rule(recurrence), radau_rule(recurrence)
 
 
 def gauss_rule(recurrence: Recurrence) -> Rule:
@@ -229,10 +215,25 @@ def gauss_rule(recurrence: Recurrence) -> Rule:
     return _rule(tridiagonal_matrices(recurrence))
 
 
-def radau_rule(recurrence: Recurrence, extra: Float64Array) -> Rule:
-    """Compute the rules of the tridiagonal matrices with one more row, of diagonal ``extra``."""
+def radau_rule(recurrence: Recurrence) -> Rule:
+    """Compute the Gauss-Radau rules with a node at 0 of a recurrence's tridiagonal matrices."""
+    diagonal, off_diagonal = recurrence.diagonal, recurrence.off_diagonal
+    largest = np.abs(diagonal).max(axis=0) + 2.0 * off_diagonal.max(axis=0)
+    smallest = np.maximum(_EPSILON * largest, np.finfo(np.float64).tiny)
+    # One more row has the diagonal that makes 0 an eigenvalue: β² over the last pivot of the
+    # tridiagonal's LDLᵀ factors (Golub & Meurant 2010, section 6.2.1).
+    pivot, singular = diagonal[0], diagonal[0] <= smallest
+    for step in range(1, len(diagonal)):
+        pivot = diagonal[step] - np.square(off_diagonal[step - 1]) / np.maximum(pivot, smallest)
+        singular |= pivot <= smallest
+    extra = np.square(off_diagonal[-1]) / np.maximum(pivot, smallest)
+    # No node lies beyond the spectrum. Where rounding puts one there, the tridiagonal matrix has
+    # the node at 0 already, and needs no other row.
+    singular |= extra > BEYOND * largest
     with_row = Recurrence(
-        np.vstack([recurrence.diagonal, extra]), recurrence.off_diagonal, recurrence.scale
+        np.vstack([diagonal, np.where(singular, 0.0, extra)]),
+        np.vstack([off_diagonal[:-1], np.where(singular, 0.0, off_diagonal[-1])]),
+        recurrence.scale,
     )
     return _rule(tridiagonal_matrices(with_row))
 

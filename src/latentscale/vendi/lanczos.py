@@ -455,16 +455,9 @@ class KernelTraces:
         off_diagonal = recurrence.off_diagonal.copy()
         off_diagonal[-2] *= math.sqrt(2.0)
         anti = replace(recurrence, off_diagonal=off_diagonal)
-        # The last diagonal entry is chosen so that 0 is an eigenvalue (Golub 1973). A tiny shift
-        # keeps the solution finite where the matrix is already singular.
-        matrices = tridiagonal_matrices(recurrence)
-        right = np.zeros((*matrices.shape[:2], 1))
-        right[:, -1, 0] = recurrence.coupling**2
-        shift = EPSILON * self.largest[1] * np.eye(matrices.shape[1])
-        extra = np.asarray(np.linalg.solve(matrices + shift, right)[:, -1, 0], dtype=np.float64)
-        rules = (gauss_rule(recurrence), gauss_rule(shorter), gauss_rule(anti))
         gauss, shorter_rule, anti_rule, radau = (
-            rule.weighted(self.lengths) for rule in (*rules, radau_rule(recurrence, extra))
+            rule.weighted(self.lengths)
+            for rule in (*map(gauss_rule, (recurrence, shorter, anti)), radau_rule(recurrence))
         )
         return gauss, shorter_rule, anti_rule, radau
 
