@@ -60,6 +60,24 @@ def test_an_array_gives_what_the_command_gives_of_its_file(
     assert found["job"]["config_hash"] == expected["job"]["config_hash"]
 
 
+def test_labels_of_an_array_from_a_file_of_several_columns(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("kind,number\n" + "".join(f"{'ab'[row % 2]},{row}\n" for row in range(240)))
+    named: Any = {"measures": "duplicates", "output": tmp_path / "jobs", "labels": table}
+    for column, expected in (("kind", ["a", "b"] * 120), ("number", list(map(str, range(240))))):
+        found = run(sample(1), labels_column=column, **named)
+        assert [str(label) for label in found.rows().to_pandas()["label"]] == expected
+    # A reference's file has the same columns, unless others are named.
+    reference = {"reference": sample(2), "reference_labels": table}
+    shares_too = {"measures": ["duplicates", "label_shares"]}
+    both = run(sample(1), labels_column="kind", **reference, **named | shares_too)
+    shares = [score for score in both.document.scores if score.measure == "label_shares"]
+    assert shares
+    assert all(score.value is not None for score in shares)
+    with pytest.raises(ValueError, match="ids_column: an array has no columns; give the file "):
+        run(sample(1), ids_column="number", **named)
+
+
 def test_an_array_has_no_path(results: JobResults) -> None:
     document = json.loads(results.document.dump())
     for role in ("corpus", "reference"):

@@ -12,6 +12,7 @@ from html import escape
 from multiprocessing import current_process
 from numbers import Real
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, overload
 
 import numpy as np
@@ -383,7 +384,7 @@ def run(
         stored below ``output``.
     ids, labels, texts, reference_ids, … : array_like or str or Path, optional
         A text or integer for every row, or the file that has them. A source with such columns needs
-        none of this.
+        none of this; of a file with several columns, ``labels_column`` names one.
     measures : str, sequence of str, or mapping, optional
         Names of measures, or the settings of each by its name. By default all that apply.
     name : str
@@ -443,14 +444,17 @@ def run(
                     "on_invalid is for files and URLs; leave rows out of an array, as "
                     "rows[np.isfinite(rows).all(axis=1)] or rows[rows.any(axis=1)]"
                 )
-            given = _hand_over(corpus, "", _given(ids, labels, texts), fields)
-            document["corpus"] = _place(corpus, "corpus", str(output), given)
+            given = _given(ids, labels, texts)
             beside = _given(reference_ids, reference_labels, reference_texts)
+            columns = _take_columns(corpus, "", given, fields)
+            others = _take_columns(reference, "reference_", beside, fields, columns)
+            given = _hand_over(corpus, "", given, fields)
+            document["corpus"] = _place(corpus, "corpus", str(output), given, columns)
             beside = _hand_over(reference, "reference_", beside, fields)
             alone = [f"reference_{key}" for key in beside]
             alone += [key for key in fields if key.startswith("reference")]
             if reference is not None:
-                document["reference"] = _place(reference, "reference", str(output), beside)
+                document["reference"] = _place(reference, "reference", str(output), beside, others)
             elif alone:
                 raise BadInput(f"{alone[0]}: there is no reference")
         config = resolve_config(document, "settings", measures=measure_sections())
@@ -512,6 +516,31 @@ def _is_place(source: object) -> bool:
     return isinstance(source, str | Path)
 
 
+def _take_columns(
+    source: object,
+    prefix: str,
+    given: Mapping[str, Texts],
+    fields: dict[str, Any],
+    usual: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Take the columns of files beside rows that are given as an array; a source has its own."""
+    if source is None or _is_place(source):
+        return {}
+    columns = {}
+    for name in SOURCE_TEXTS:
+        in_file = isinstance(given.get(name), str | Path)
+        column = fields.pop(f"{prefix}{name}_column", usual.get(name) if in_file else None)
+        if column is None:
+            continue
+        if not in_file:
+            raise BadInput(
+                f"{prefix}{name}_column: an array has no columns; give the file that has it as "
+                f"{prefix}{name}"
+            )
+        columns[name] = str(column)
+    return columns
+
+
 def _hand_over(
     source: object, prefix: str, given: Mapping[str, Texts], fields: dict[str, Any]
 ) -> dict[str, Texts]:
@@ -545,7 +574,11 @@ def _given(ids: Texts | None, labels: Texts | None, texts: Texts | None) -> dict
 
 
 def _place(
-    given: ArrayLike | str | Path, role: str, output: str, texts: Mapping[str, Texts]
+    given: ArrayLike | str | Path,
+    role: str,
+    output: str,
+    texts: Mapping[str, Texts],
+    columns: Mapping[str, str],
 ) -> str:
     """Return where the rows are; what is given as arrays is stored, named by its content."""
     if isinstance(given, str | Path):
@@ -558,7 +591,9 @@ def _place(
     prefix = "" if role == "corpus" else f"{role}_"
     held = {name: _hold_texts(value, name, prefix) for name, value in texts.items()}
     if held:
-        key = digest({"rows": key, **{name: _text_key(held[name], output) for name in held}})[:32]
+        keys = {name: _text_key(held[name], output) for name in held}
+        keys |= {f"{name}_column": column for name, column in columns.items()}
+        key = digest({"rows": key, **keys})[:32]
     target = f"{output.rstrip('/')}/corpora/{key}.zarr"
     with contextlib.suppress(BadInput):
         open_corpus(target).check_sizes()
@@ -574,6 +609,7 @@ def _place(
                 ids=files.get("ids"),
                 labels=files.get("labels"),
                 texts=files.get("texts"),
+                columns=columns,
                 overwrite=there,
                 source_name=None if rows is None else AN_ARRAY,
             )

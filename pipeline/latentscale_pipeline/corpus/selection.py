@@ -109,6 +109,8 @@ def unknown_ids(corpus: Corpus, wanted: Collection[str]) -> list[str]:
 
 def chosen_source(corpus: Corpus, rows: Int64Array) -> Sources:
     """Return rows of a corpus, with ids, labels and weights, as the source of a new corpus."""
+    if "weights" in corpus.manifest.arrays and not _companion(corpus, "weights")[rows].any():
+        raise BadInput(f"{corpus.url}: all chosen rows have weight 0; choose others as well")
     container = corpus_rows(corpus, rows)
     vectors, *companions = container.fields
     key = xxhash.xxh3_128(corpus.fingerprint.encode())

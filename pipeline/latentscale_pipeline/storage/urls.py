@@ -63,7 +63,8 @@ def open_url(url: str) -> tuple[Any, str]:
     Raises
     ------
     BadInput
-        If its protocol is unknown, or the protocol's library isn't installed or refuses the URL.
+        If its protocol is unknown, or the protocol's library isn't installed, can't start, or
+        refuses the URL.
     """
     shown = strip_credentials(url)
     try:
@@ -73,7 +74,7 @@ def open_url(url: str) -> tuple[Any, str]:
         extra = EXTRAS.get(protocol)
         hint = how_to_install(extra) if extra else without_credentials(str(error))
         raise BadInput(f"{shown}: the library for {protocol}:// isn't installed; {hint}") from None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OSError) as error:
         reason = first_line(error, without_credentials)
         raise BadInput(f"{shown}: can't open this kind of URL ({reason}); check it") from None
     return fs, str(path)

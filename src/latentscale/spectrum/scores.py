@@ -44,7 +44,7 @@ MIN_ROWS = 40
 
 NO_GROUPS = (
     f"corrections need {MIN_ROWS} rows or more, of at most 4096 dimensions, and sampling.method "
-    "auto"
+    "auto; a label of group_by has none"
 )
 
 

@@ -34,6 +34,9 @@ from numpy.typing import NDArray
 from latentscale.array_types import Float64Array
 from latentscale.vendi.second_moments import SecondMoment, unit_block
 
+NEAR_ONE = 1e-8
+"""Distance from order 1 below which the formulas of order 1 are the more accurate."""
+
 NEGLIGIBLE = 1e-12
 """Share of the largest eigenvalue below which one is rounding: no row has a part along it."""
 
@@ -88,13 +91,15 @@ class Influence:
         if math.isinf(order):
             entropy, constant = -math.log(values[-1]), -1.0
             along = np.where(np.arange(len(values)) == len(values) - 1, 1.0 / values[-1], 0.0)
-        elif order == 1:
+        elif abs(order - 1.0) < NEAR_ONE:
             entropy = constant = -float(values @ np.log(values))
             along = np.log(values)
         else:
-            powers = float((values**order).sum())
-            entropy, constant = math.log(powers) / (1.0 - order), order / (1.0 - order)
-            along = -constant / powers * values ** (order - 1.0)
+            # In units of the largest, as powers of a large order may be below all numbers.
+            shares = values / values[-1]
+            powers, constant = float((shares**order).sum()), order / (1.0 - order)
+            entropy = constant * math.log(values[-1]) + math.log(powers) / (1.0 - order)
+            along = -constant / (powers * values[-1]) * shares ** (order - 1.0)
         return cls(math.exp(entropy), constant, (vectors * along) @ vectors.T, moment.total)
 
     def of_rows(self, vectors: NDArray[Any], weights: Float64Array | None = None) -> Float64Array:

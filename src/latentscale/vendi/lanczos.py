@@ -137,6 +137,9 @@ CLOSE = 1e-6
 CONFIDENCE = 0.975
 """Upper quantile of Student's distribution for the interval."""
 
+LARGEST_CHANGE = 100.0
+"""Relative change of a trace beyond which nothing is known of it."""
+
 TINIEST = 1e-300
 """Smallest eigenvalue of which a logarithm or a power is taken."""
 
@@ -440,7 +443,7 @@ class KernelTraces:
             if order in (0.0, 2.0, math.inf):
                 continue
             traces = self._trace(order)
-            if _relative_width(traces.lower, traces.upper, order) < ENOUGH:
+            if _relative_width(traces, self._term(order)) < ENOUGH:
                 continue
             if traces.quadrature > QUADRATURE_SHARE * (traces.upper - traces.lower):
                 return False
@@ -466,6 +469,10 @@ class KernelTraces:
         """Eigenvalues and eigenvectors of the tridiagonal matrices."""
         nodes, directions = np.linalg.eigh(tridiagonal_matrices(self.recurrence))
         return nodes, directions
+
+    def _term(self, order: float) -> _Term:
+        nodes = (rule.nodes.max(initial=0.0) for rule in self._rules)
+        return _Term(order, max(float(self.ritz.max()), *nodes) if order > 2 else 1.0)
 
     def _trace(self, order: float) -> _Trace:
         return _estimate_trace(self, order)
@@ -608,27 +615,34 @@ class _Trace:
 
 @dataclass(frozen=True)
 class _Term:
-    """The function whose trace a score needs: its values and derivatives at eigenvalues."""
+    """The function whose trace a score needs: its values and derivatives at eigenvalues.
+
+    The powers of large orders are those of eigenvalues in units of the largest, as others would be
+    below all numbers.
+    """
 
     order: float
+    unit: float = 1.0
 
     def __call__(self, nodes: Float64Array) -> Float64Array:
         positive = np.maximum(nodes, TINIEST)
         if self.order == 1:
             return np.asarray(-nodes * np.log(positive))
-        return np.where(nodes > 0, positive**self.order, 0.0)
+        return np.where(nodes > 0, (positive / self.unit) ** self.order, 0.0)
 
     def slope(self, nodes: Float64Array) -> Float64Array:
         """Return the derivative at positive eigenvalues."""
         if self.order == 1:
             return np.asarray(-1.0 - np.log(nodes))
-        return np.asarray(self.order * nodes ** (self.order - 1.0))
+        powers = (nodes / self.unit) ** (self.order - 1.0)
+        return np.asarray(self.order / self.unit * powers)
 
     def curvature(self, nodes: Float64Array) -> Float64Array:
         """Return the second derivative at positive eigenvalues."""
         if self.order == 1:
             return np.asarray(-1.0 / nodes)
-        return np.asarray(self.order * (self.order - 1.0) * nodes ** (self.order - 2.0))
+        powers = (nodes / self.unit) ** (self.order - 2.0)
+        return np.asarray(self.order * (self.order - 1.0) / self.unit**2 * powers)
 
     def coupled(self, a: Float64Array, b: Float64Array) -> Float64Array:
         """Return (f'(b) - f'(a)) / (a - b), the effect of a unit coupling of two eigenvalues."""
@@ -637,10 +651,19 @@ class _Term:
         divided = (self.slope(b) - self.slope(a)) / np.where(close, 1.0, gap)
         return np.where(close, -self.curvature(middle), divided)
 
+    def number(self, trace: float) -> float:
+        """Return the score of a trace."""
+        if self.order == 1:
+            return math.exp(trace)
+        if trace <= 0:
+            return 0.0 if self.order < 1 else math.inf
+        power = 1.0 / (1.0 - self.order)
+        return float(trace**power * self.unit ** (self.order * power))
+
 
 def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
     n, probes = len(traces.vectors), len(traces.lengths)
-    function = _Term(order)
+    function = traces._term(order)
     tolerance = n * EPSILON * traces.largest[1]
     rules, squares = traces._rules, traces.squares.rounded_squares
     known = np.array(
@@ -685,6 +708,10 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
     margin += _rounding(traces, rules[0], function)
     strong = strong if degree == 2 else 1.0
     margin += (REMAINDER + strong * (STRONG / min(order, 1.0) - REMAINDER)) * moved
+    if order > 2:
+        # A large power of an eigenvalue changes exponentially with it.
+        change = min(moved / whole, LARGEST_CHANGE)
+        margin += whole * (math.expm1(change) - change)
     # The dense solver counts the smallest eigenvalues as 0.
     uncounted = float((function(traces.ritz) * (traces.ritz <= tolerance)).sum())
     unseen = rules[0].weights * function(rules[0].nodes) * (rules[0].nodes <= tolerance)
@@ -758,16 +785,8 @@ def _probe_sums(
     return np.asarray((rule.weights[columns] * (function(nodes) - fitted)).sum(axis=1))
 
 
-def _number(trace: float, order: float) -> float:
-    if order == 1:
-        return math.exp(trace)
-    if trace <= 0:
-        return 0.0 if order < 1 else math.inf
-    return float(trace ** (1.0 / (1.0 - order)))
-
-
-def _relative_width(lower: float, upper: float, order: float) -> float:
-    ends = sorted((_number(lower, order), _number(upper, order)))
+def _relative_width(trace: _Trace, term: _Term) -> float:
+    ends = sorted((term.number(trace.lower), term.number(trace.upper)))
     return ends[1] / ends[0] - 1.0 if ends[0] > 0 else math.inf
 
 
@@ -790,21 +809,23 @@ def _scores(traces: KernelTraces) -> dict[float, Estimate]:
             scores[order] = by_squares
             floor = max(floor, by_squares.lower)
             continue
-        cap = float(traces.distinct) if order < 2 else by_squares.upper
+        cap = float(traces.distinct)
+        if order > 2:  # from the order of squares, and from the largest eigenvalue
+            cap = min(by_squares.upper, most ** (order / (order - 1.0)))
         bottom = max(floor, by_squares.lower) if order < 2 else floor
         if order == 0:
             # Products don't determine the rank. It is at least the score of the smallest order, and
             # at most the number of distinct rows.
             scores[order] = Estimate(cap, bottom, cap, "estimate", "lanczos")
             continue
-        trace = traces._trace(order)
-        ends = sorted(_number(end, order) for end in (trace.lower, trace.upper))
+        trace, term = traces._trace(order), traces._term(order)
+        ends = sorted(term.number(end) for end in (trace.lower, trace.upper))
         low, high = ends[0] * (1.0 - slack), ends[1] * (1.0 + slack)
         if low > cap or high < bottom:  # the interval says nothing
             low, high = bottom, cap
         low, high = max(low, bottom), min(high, cap)
         floor = max(floor, low)  # scores of lower orders are larger
-        value = min(max(_number(trace.value, order), low), high)
+        value = min(max(term.number(trace.value), low), high)
         # The derivative of the score by the trace, times the error of the trace.
         slope = value if order == 1 else value / (abs(1.0 - order) * abs(trace.value))
         scores[order] = Estimate(value, low, high, "interval95", "lanczos", slope * trace.error)

@@ -49,6 +49,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -109,6 +110,9 @@ UNSURE = 0.5
 
 Multiply = Callable[[Float64Array], Float64Array]
 """Multiplies the columns of an array by A."""
+
+LARGEST_ORDER = 1e4
+"""Order beyond which only the largest eigenvalue counts."""
 
 
 def leave_one_out_errors(
@@ -397,24 +401,27 @@ def _slopes(
     parts = frames[:, 0, :] * np.einsum("cij,ci->cj", frames, along)
     found, known = [], []
     for order, score in scores.items():
-        if order == math.inf:
+        if order > LARGEST_ORDER:
             slope, sure = -(score**2) * float(represented @ parts[:, -1]), True
         else:
+            derivatives = partial(_derivatives, order, score, eigenvalues)
             trace, large = (
-                float(represented @ (_derivatives(order, eigenvalues, floor) * parts).sum(axis=1))
+                float(represented @ (derivatives(floor) * parts).sum(axis=1))
                 for floor in (ROUNDING, SMALL / len(moves.columns))
             )
             sure = abs(trace - large) <= UNSURE * abs(trace)
-            slope = score * trace
-            if order != 1.0:
-                slope /= (1.0 - order) * score ** (1.0 - order)
+            slope = score * trace if order == 1.0 else score * trace / (1.0 - order)
         found.append(slope)
         known.append(sure)
     return np.array(found), np.array(known)
 
 
-def _derivatives(order: float, eigenvalues: Float64Array, floor: float) -> Float64Array:
-    positive = np.where(eigenvalues > floor, eigenvalues, 1.0)
+def _derivatives(
+    order: float, score: float, eigenvalues: Float64Array, floor: float
+) -> Float64Array:
+    """Return the derivatives of an entropy's terms, or of powers in units of the power sum."""
+    unit = 1.0 if order == 1.0 else score
+    positive = np.where(eigenvalues > floor, unit * eigenvalues, 1.0)
     slopes = -1.0 - np.log(positive) if order == 1.0 else order * positive ** (order - 1.0)
     return np.asarray(np.where(eigenvalues > floor, slopes, 0.0))
 
@@ -427,7 +434,7 @@ def _score_without(
     order: float, score: float, whole: Float64Array, left: Float64Array, kept: Float64Array
 ) -> Float64Array:
     """Return the score without each of some rows, from the eigenvalues of both matrices."""
-    if order == math.inf:
+    if order > LARGEST_ORDER:
         # A run that doesn't reach the largest eigenvalue begins at a row that it doesn't depend on.
         largest = whole[:, -1].max()
         fallen = np.where(whole[:, -1] >= REACHED * largest, whole[:, -1] - left[:, -1], 0.0)
@@ -444,7 +451,8 @@ def _score_without(
         # A projection has the smaller trace of a convex function.
         unseen = np.maximum(unseen, 0.0)
     power_sum = np.maximum(unseen + of_left, 0.0)
-    return np.asarray(score * (power_sum / kept**order) ** (1.0 / (1.0 - order)))
+    power = 1.0 / (1.0 - order)
+    return np.asarray(score * power_sum**power * kept ** (-order * power))
 
 
 def _traces(order: float, eigenvalues: Float64Array, unit: float = 1.0) -> Float64Array:

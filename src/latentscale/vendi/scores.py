@@ -346,7 +346,7 @@ def _within_reach(eigenvalues: Float64Array, error: float, order: float) -> tupl
     far = eigenvalues[eigenvalues > 2.0 * error]
     if order == 0:
         return float(max(1, len(far))), float(len(eigenvalues))
-    shares = _Shares(order)
+    shares = _Shares(order, largest if order > 2 else 1.0)
     # Both spectra sum to 1, so a common part of all slopes has no effect, except for the errors of
     # the eigenvalues near 0.
     highest, least = shares.slope(far - error), shares.slope(far + error)
@@ -367,10 +367,12 @@ class _Shares:
 
     Proportions sum to 1, so any multiple of p may be subtracted from a term. Near order 1 the term
     is that of Tsallis' entropy, (p^q - p) / (1 - q), whose slope stays finite there. Farther away
-    it is p^q / (1 - q).
+    it is p^q / (1 - q). The powers of large orders are those of proportions in units of the
+    largest, as others would be below all numbers.
     """
 
     order: float
+    unit: float = 1.0
 
     @property
     def subtracted(self) -> float:
@@ -391,13 +393,13 @@ class _Shares:
             return np.asarray(-p * np.log(p))
         if self.subtracted:
             return np.asarray(p * np.expm1((self.order - 1.0) * np.log(p)) / (1.0 - self.order))
-        return np.asarray(p**self.order / (1.0 - self.order))
+        return np.asarray((p / self.unit) ** self.order / (1.0 - self.order))
 
     def slope(self, p: Float64Array) -> Float64Array:
         """Return the derivatives of the terms."""
         if self.order == 1:
             return np.asarray(-1.0 - np.log(p))
-        power = self.order * p ** (self.order - 1.0)
+        power = self.order / self.unit * (p / self.unit) ** (self.order - 1.0)
         return np.asarray((power - self.subtracted) / (1.0 - self.order))
 
     def number(self, entropy: float) -> float:
@@ -410,7 +412,8 @@ class _Shares:
         power_sum = max((1.0 - self.order) * entropy, 0.0)
         if power_sum == 0:
             return 0.0 if self.order < 1 else math.inf
-        return float(power_sum ** (1.0 / (1.0 - self.order)))
+        power = 1.0 / (1.0 - self.order)
+        return float(power_sum**power * self.unit ** (self.order * power))
 
 
 def nystrom_spectrum(

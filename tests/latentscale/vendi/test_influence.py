@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from latentscale.vendi.influence import Influence
+from latentscale.vendi.scores import moment_spectrum, vendi_score
 from latentscale.vendi.second_moments import second_moment
 from tests import oracles
 
@@ -84,3 +85,20 @@ def test_influences_add_up_to_nothing_and_rows_of_low_rank_have_finite_ones(orde
 def test_order_0_has_none() -> None:
     with pytest.raises(ValueError, match="order 0 has no influences"):
         Influence.of(second_moment(np.eye(3)), 0.0)
+
+
+def test_large_orders_and_those_near_1() -> None:
+    rows = np.random.default_rng(3).normal(size=(500, 40))
+    moment = second_moment(rows)
+    spectrum = moment_spectrum(moment, 500)
+    for order in (200.0, 1e4, 1e8):
+        influence = Influence.of(moment, order)
+        assert influence.score == pytest.approx(vendi_score(spectrum, order).value, rel=1e-12)
+    # From 1e4 on only the largest eigenvalue counts.
+    most = Influence.of(moment, math.inf).of_rows(rows)
+    np.testing.assert_allclose(Influence.of(moment, 1e6).of_rows(rows), most, rtol=1e-4, atol=1e-6)
+    one = Influence.of(moment, 1.0).of_rows(rows)
+    for near in (1e-5, 1e-7, 1e-9, 1e-13):
+        np.testing.assert_allclose(
+            Influence.of(moment, 1.0 - near).of_rows(rows), one, atol=1e-4 * np.abs(one).max()
+        )

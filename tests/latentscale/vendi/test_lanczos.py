@@ -335,3 +335,20 @@ def test_rows_that_nearly_repeat_others_are_covered_at_low_orders() -> None:
     assert max(away[0.1]) < 0.1
     assert max(away[0.25]) < 0.1
     assert max(away[0.5]) < 0.02
+
+
+@pytest.mark.parametrize("order", [20.0, 200.0, 1e3, 1e5, 1e9])
+def test_orders_whose_powers_are_below_all_numbers(order: float) -> None:
+    rows = np.random.default_rng(2).standard_normal((400, 5))
+    points = as_points(rows, "euclidean").about(rows.mean(axis=0))
+    spectrum = kernel_spectrum(points, "rbf", 0.5)
+    with mpmath.workdps(40):
+        powers = [mpmath.mpf(p) ** order for p in spectrum.eigenvalues if p > 0]
+        truth = float(mpmath.fsum(powers) ** (1 / (1 - mpmath.mpf(order))))
+    for seed in range(3):
+        found = kernel_scores(points, "rbf", 0.5, [order, math.inf], np.random.default_rng(seed))
+        assert found[order].lower <= truth <= found[order].upper * (1 + 1e-11)
+        assert found[order].upper < 1.01 * found[order].lower
+        assert math.isfinite(found[order].standard_error)
+    exact = vendi_score(spectrum, order)
+    assert exact.lower <= truth <= exact.upper < exact.lower * (1 + 1e-11)

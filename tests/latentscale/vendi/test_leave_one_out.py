@@ -85,6 +85,16 @@ def test_a_median_bandwidth_moves_as_that_of_the_rows_without_each(kernel: str) 
     assert (fewer > found).all()
 
 
+def test_errors_of_large_orders_near_that_of_order_infinity() -> None:
+    rows = np.random.default_rng(2).normal(size=(300, 5))
+    bandwidth = median_distance(rows, np.ones(300))
+    orders = (1e3, 1e4, 1e6, math.inf)
+    for pairs in (None, 1000):
+        found = errors(rows, "rbf", bandwidth, orders=orders, median_pairs=pairs)
+        assert np.abs(found / found[3] - 1.0)[0] < 1e-2
+        assert np.abs(found / found[3] - 1.0)[1:3].max() < 1e-3
+
+
 def test_the_variance_of_drawn_pairs_is_that_of_medians() -> None:
     rng = np.random.default_rng(12)
     rows = rng.normal(size=(200, 6))

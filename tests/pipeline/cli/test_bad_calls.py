@@ -446,7 +446,7 @@ CALLS = [
         "ingest objects.npy e.zarr",
         (
             "{place}/objects.npy: contains Python objects, which aren't unpickled; save a plain "
-            "numeric array"
+            "array: numbers, or texts with array.astype(str)"
         ),
     ),
     (

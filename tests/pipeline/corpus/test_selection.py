@@ -23,7 +23,7 @@ from latentscale_pipeline.corpus.expressions import matching_rows, names_in
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.ingest.sidecars import read_column
-from latentscale_pipeline.corpus.selection import Selection, choose_rows
+from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source
 from latentscale_pipeline.corpus.tables import Table
 from latentscale_pipeline.errors import BadInput
 from tests.conftest import Ended
@@ -795,3 +795,13 @@ def test_a_text_that_is_no_time_is_not_before_or_after_times() -> None:
         matching_rows("at >= '20.11.2026'", columns, len(TIMES))
     found = matching_rows("name >= 'a'", columns, len(TIMES))
     assert np.flatnonzero(found).tolist() == [5]
+
+
+def test_chosen_rows_that_all_weigh_nothing_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.eye(4, dtype="f4"))
+    np.save(tmp_path / "weights.npy", np.array([1.0, 0.0, 0.0, 2.0]))
+    weights = str(tmp_path / "weights.npy")
+    corpus = ingest([str(tmp_path / "a.npy")], str(tmp_path / "a.zarr"), weights=weights)
+    with pytest.raises(BadInput, match="all chosen rows have weight 0; choose others as"):
+        chosen_source(corpus, np.array([1, 2]))
+    assert chosen_source(corpus, np.array([1, 3])).rows == 2

@@ -333,3 +333,14 @@ def test_suggested_commands_quote_what_a_shell_would_split(
     assert f"look at it with latentscale status '{job}'" in " ".join(asked.err.split())
     again = latentscale("run", job)
     assert f"continue it with latentscale resume '{job}'" in " ".join(again.err.split())
+
+
+def test_a_library_that_cannot_start_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(url: str, **options: object) -> None:
+        raise OSError("Unable to load libjvm")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", start)
+    with pytest.raises(
+        BadInput, match=r"hdfs://h/x: can't open this kind of URL \(Unable to load l"
+    ):
+        open_url("hdfs://h/x")

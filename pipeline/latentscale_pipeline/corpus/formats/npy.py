@@ -17,6 +17,9 @@ from latentscale_pipeline.corpus.formats.file import File
 from latentscale_pipeline.corpus.formats.plain import Place, PlainArrays, check_size
 from latentscale_pipeline.errors import BadInput, first_line
 
+PYTHON_OBJECTS = "Python objects, which aren't unpickled"
+"""What an array of objects holds."""
+
 MAGIC = b"\x93NUMPY"
 
 
@@ -51,10 +54,6 @@ def read_header(file: BinaryIO, where: str) -> Place:
             f"({first_line(error)}); "
             "write the file again"
         ) from error
-    if dtype.hasobject:
-        raise BadInput(
-            f"{where}: contains Python objects, which aren't unpickled; save a plain numeric array"
-        )
     # A vector is stored the same way in both orders, and Julia writes it in this one.
     return Place(shape, dtype, counted.count, fortran_order and len(shape) > 1)
 
@@ -62,6 +61,11 @@ def read_header(file: BinaryIO, where: str) -> Place:
 def open_npy(file: File) -> PlainArrays:
     """Open a ``.npy`` file and check its header against its size."""
     place = read_header(io.BytesIO(file.head()), file.name)
+    if place.dtype.hasobject:
+        raise BadInput(
+            f"{file.name}: contains Python objects, which aren't unpickled; save a plain array: "
+            "numbers, or texts with array.astype(str)"
+        )
     check_size(place, file.size, file.name)
     field = Field("", place.shape, place.dtype)
     return PlainArrays(file.name, (field,), file, (place,), single=True)

@@ -81,7 +81,10 @@ def open_npz(file: File) -> Npz:
             f"{file.name}: a ZIP archive without .npy arrays (PyTorch's and Excel's files are such "
             "archives, too); save the vectors with numpy.save"
         )
-    fields = tuple(Field(name, place.shape, place.dtype) for name, place in places.items())
+    fields = tuple(
+        Field(name, at.shape, at.dtype, unread=npy.PYTHON_OBJECTS if at.dtype.hasobject else "")
+        for name, at in places.items()
+    )
     return Npz(file.name, fields, file, tuple(places.values()))
 
 

@@ -46,6 +46,9 @@ from latentscale_pipeline.errors import BadInput
 WHITESPACE = " "
 """Delimiter that stands for any run of blanks."""
 
+TABLES = {".csv": ",", ".tsv": "\t"}
+"""Suffixes of tables, and what separates their columns."""
+
 NO_DELIMITER = "\x1f"
 """Delimiter of a single column, whose texts may be in quotes: a sign that texts don't have."""
 
@@ -253,10 +256,22 @@ class Text(Container):
 
 
 def open_lines(file: File) -> Text:
-    """Open a text file with one value per line (ids, labels or weights), and count its lines."""
-    dialect = Dialect(WHOLE_LINE, ("",), 0)
-    lines = count_lines(file, keep_empty=True)
+    """Open a text file with one value per line (ids, labels or weights), and count its lines.
+
+    In a table of one column a value may stand between quotes.
+    """
+    dialect = Dialect(NO_DELIMITER if file.suffix in TABLES else WHOLE_LINE, ("",), 0)
+    lines = count_lines(file, keep_empty=True, separator=dialect.separator)
     return Text(file.name, (Field("", (lines.rows,), STRINGS),), lines, dialect, single=True)
+
+
+def columns_of_line(file: File) -> int:
+    """Return the number of columns of a table's first line; 1 for a file of another kind."""
+    separator = TABLES.get(file.suffix)
+    if separator is None or file.is_folder:
+        return 1
+    first = file.head().split(b"\n", 1)[0].decode(errors="replace")
+    return len(Dialect(separator, (), 0).guess(first))
 
 
 def is_text_vectors(file: File, head: bytes) -> bool:

@@ -20,6 +20,7 @@ from latentscale.array_types import Float64Array
 from latentscale_pipeline.corpus.formats import open_values
 from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
 from latentscale_pipeline.corpus.formats.file import File
+from latentscale_pipeline.corpus.formats.text import columns_of_line
 from latentscale_pipeline.corpus.ingest.sources import Listing, Sources, find_files
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import retry_while_unreachable
@@ -36,9 +37,6 @@ MAY_BE_MISSING = ("labels", "texts")
 
 MAX_WEIGHT = 1e200
 """Largest weight; no sum of such weights overflows."""
-
-TABLES = {".csv": b",", ".tsv": b"\t"}
-"""Suffixes of tables, and what separates their columns."""
 
 TEXT_LENGTH = 200
 """Characters of a text that are stored."""
@@ -94,7 +92,7 @@ def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> S
         files = find_files(url)
     listing = Listing.of(url, files)
     if column is None:
-        _refuse_columns(name, where, files)
+        _refuse_columns(name, where, files)  # a table isn't read line by line
     opened = [open_values(file, KINDS[name], column) for file in files]
     counted = sum(field.shape[0] if field.shape else 0 for _, field in opened)
     sidecar = _sidecar(name, where, opened)
@@ -107,17 +105,11 @@ def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> S
 
 
 def _refuse_columns(name: str, where: str, files: Sequence[File]) -> None:
-    """Refuse to read a table line by line."""
-    for file in files:
-        separator = TABLES.get(file.suffix)
-        if separator is None or file.is_folder:
-            continue
-        first = file.head().split(b"\n", 1)[0]
-        if separator in first and not first.lstrip().startswith(b'"'):
-            raise BadInput(
-                f"{where}: its lines have several columns; name one in its header with "
-                f"--{name}-column, or give a text file with one value a line"
-            )
+    if any(columns_of_line(file) > 1 for file in files):
+        raise BadInput(
+            f"{where}: its lines have several columns; name one in its header with "
+            f"--{name}-column, or give a text file with one value a line"
+        )
 
 
 def read_column(name: str, url: str, column: str) -> Iterator[npt.NDArray[Any]]:

@@ -30,6 +30,7 @@ from latentscale_pipeline.corpus.formats.container import (
     find_column,
 )
 from latentscale_pipeline.corpus.formats.file import File, file_errors
+from latentscale_pipeline.corpus.formats.npy import PYTHON_OBJECTS
 from latentscale_pipeline.corpus.formats.zarr import CorpusRows, is_zarr
 from latentscale_pipeline.errors import BadInput, SourceChanged, first_line
 from latentscale_pipeline.storage.objects import ObjectStore, retry_while_unreachable
@@ -362,6 +363,8 @@ def _why_left_out(field: Field) -> str:
     if field.dated or field.unseen:
         (kind,) = (kind for kind, names in COLUMNS.items() if field.name in names)
         return f"--{kind}-column {field.name} takes it as text"
+    if field.unread == PYTHON_OBJECTS:
+        return "make text of them with array.astype(str)"
     return "neither text nor whole numbers"
 
 

@@ -1,10 +1,12 @@
 """Columns named id and label are taken without being asked for, and what happens is said."""
 
+import csv
 import datetime
 import decimal
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -52,7 +54,44 @@ def test_a_table_is_not_read_line_by_line(tmp_path: Path) -> None:
         ingest([str(tmp_path / "a.npy")], str(tmp_path / "c.zarr"), **given)
     (tmp_path / "labels.csv").write_text('"a, b"\nc\n"d, e"\nf\n')
     corpus = ingest([str(tmp_path / "a.npy")], str(tmp_path / "c.zarr"), **given)
-    assert corpus.n == 4
+    assert corpus.texts("labels") == ["a, b", "c", "d, e", "f"]
+    (tmp_path / "labels.csv").write_text('"a","1"\n"b","2"\n"a","1"\n"b","2"\n')
+    with pytest.raises(BadInput, match="its lines have several columns; name one in its header wi"):
+        ingest([str(tmp_path / "a.npy")], str(tmp_path / "c.zarr"), overwrite=True, **given)
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
+def test_values_of_a_table_of_one_column_may_stand_between_quotes(
+    quoting: Literal[0, 1], tmp_path: Path
+) -> None:
+    """Quotes are no part of them, or the same labels of two files would differ."""
+    np.save(tmp_path / "a.npy", np.eye(5, dtype="f4"))
+    written = ["en", 'with "quotes"', "a, b", "two\nlines", ""]
+    for suffix, dialect in (("csv", "excel"), ("tsv", "excel-tab")):
+        path = tmp_path / f"labels.{suffix}"
+        with path.open("w", newline="") as opened:
+            lines = csv.writer(opened, dialect, quoting=quoting, lineterminator="\n")
+            lines.writerows([value] for value in written)
+        corpus = ingest(
+            [str(tmp_path / "a.npy")], str(tmp_path / f"{suffix}.zarr"), labels=str(path)
+        )
+        assert corpus.texts("labels") == written
+    # In a text file they may be part of a value.
+    (tmp_path / "labels.txt").write_text('"en"\n"de"\n"en"\n"de"\nfr\n')
+    corpus = ingest(
+        [str(tmp_path / "a.npy")], str(tmp_path / "t.zarr"), labels=str(tmp_path / "labels.txt")
+    )
+    assert corpus.texts("labels") == ['"en"', '"de"', '"en"', '"de"', "fr"]
+
+
+def test_labels_of_python_objects_in_an_archive_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, v=VECTORS, labels=np.array(LABELS, object))
+    said = list(describe_sources(open_sources([str(path)])))
+    advice = "make text of them with array.astype(str)"
+    assert said == [f"left out: labels (Python objects, which aren't unpickled: {advice})"]
+    with pytest.raises(BadInput, match="labels: values of type Python objects, which aren't unpi"):
+        ingest([str(path)], str(tmp_path / "c.zarr"), columns={"labels": "labels"})
 
 
 @pytest.mark.parametrize("write", [table, lines], ids=["parquet", "jsonl"])
