@@ -83,7 +83,9 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
                         order=order,
                         reason=reason,
                         sampling_error=None if reason else errors["errors"].get(order),
-                        sampling_error_reason=None if reason else errors.get("reason"),
+                        sampling_error_reason=None
+                        if reason or order in errors["errors"]
+                        else errors.get("reason"),
                     )
                 )
                 if section.truncation is not None:
