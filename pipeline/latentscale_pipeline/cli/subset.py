@@ -108,7 +108,7 @@ def subset(
             dtype=opened.dtype.name,
             overwrite=overwrite,
             progress=progress,
-            left_out=_left_out(opened, **chosen),
+            left_out=_left_out(opened, **chosen) if len(rows) < opened.n else opened.left_out,
         )
     show_corpus(written, as_json)
 

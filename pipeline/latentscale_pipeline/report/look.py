@@ -7,7 +7,7 @@ from itertools import chain, islice, zip_longest
 
 from latentscale_pipeline.measures.base import RowFilter
 from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
-from latentscale_pipeline.report.verdict import LEVEL, compared
+from latentscale_pipeline.report.verdict import LEVEL, compared, is_subsampled
 from latentscale_pipeline.results.model import Results, RowsToLookAt, RowToLookAt
 from latentscale_pipeline.views.content import Section, ShownRow, Table, table_of
 from latentscale_pipeline.views.formatting import counted, format_number, printable, shorten
@@ -96,9 +96,17 @@ def format_labels(results: Results) -> Iterator[str]:
             yield f"{ROW_FILTERS[each.reason].title}: {_often_in(each)}"
 
 
-def are_usual(results: Results) -> bool:
-    """Return whether a job has a verdict, and no reason to look at rows is unusually frequent."""
-    return bool(compared(results.scores)) and not _unusual(results)
+def say_usual(results: Results) -> str:
+    """Say that the rows of all reasons to look at some are as many as chance makes; else nothing.
+
+    Nothing is said if one of the reasons has no expected range.
+    """
+    judged = {one.score.score: one for one in compared(results.scores)}
+    reasons = [ROW_FILTERS[each.reason].score for each in _known(results) if each.count]
+    if not reasons or _unusual(results) or not judged.keys() >= set(reasons):
+        return ""
+    at_equal_sizes = any(is_subsampled(judged[score]) for score in reasons)
+    return f"; their number is usual{' at equal sizes' if at_equal_sizes else ''}"
 
 
 def _unusual(results: Results) -> set[str]:

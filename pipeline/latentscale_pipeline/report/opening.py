@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 from latentscale_pipeline.measures.base import GROUPS
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.look import are_usual, first_rows, format_labels
+from latentscale_pipeline.report.look import first_rows, format_labels, say_usual
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.report.verdict import (
     HEADINGS,
@@ -166,6 +166,5 @@ def _look_said(results: Results, *, found: bool) -> str:
         return "The results name no rows."
     if not found:
         return "No row stands out."
-    usual = "; their number is usual" if are_usual(results) else ""
     labels = "".join(f" {line[0].upper()}{line[1:]}." for line in format_labels(results))
-    return f"The rows that stand out most{usual}.{labels}"
+    return f"The rows that stand out most{say_usual(results)}.{labels}"

@@ -60,8 +60,8 @@ COUNTED, SAMPLED = (
 )
 """What stands after a number that was found."""
 
-DRAWN = ", of the larger corpus as many as the other has"
-"""What stands after that where not all rows of a corpus could be counted."""
+EQUAL_SIZES = ", some as if both corpora had as many"
+"""What stands after that where a share depends on the number of rows."""
 
 STRIP = 3
 """Characters from the middle of a strip to an end of the expected range; it is twice as long."""
@@ -134,10 +134,10 @@ def format_evidence(
     yield from format_table(["", "found", "expected", " ", "p"], rows)
     if more := len(known) - len(shown):
         yield f"{counted(more, 'further score')}, at least as usual"
-    drawn = any(map(is_subsampled, shown))
-    signs = {" of ": COUNTED + DRAWN * drawn, " at ": SAMPLED}
+    equal_sizes = any(map(is_subsampled, shown))
+    signs = {" of ": COUNTED + EQUAL_SIZES * equal_sizes, " at ": SAMPLED}
     said = [text for sign, text in signs.items() if any(sign in row["found"] for row in rows)]
-    if SAMPLED in said or drawn:
+    if SAMPLED in said or equal_sizes:
         yield "; ".join(said)
 
 

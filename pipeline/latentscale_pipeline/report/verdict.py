@@ -272,7 +272,7 @@ def found_and_usual(
 
 
 def is_subsampled(one: Compared) -> bool:
-    """Return whether a count is of random rows, as many as the smaller corpus has."""
+    """Return whether a count is what it would be if both corpora had the rows of the smaller."""
     return one.score.unit == SHARE_OF_ROWS and one.score.label is None and not _is_value(one)
 
 
@@ -405,7 +405,7 @@ def _sentence(one: Compared) -> str:
         subject = one.title if label is None else named
         if is_subsampled(one):
             share = format_share(one.score.value or 0.0)
-            found = f"{share} of the rows; {found} random"
+            found = f"{share} of the rows; at equal sizes {found}"
         return f"{subject}: {found} rows, where {usual} {verb} expected"
     at = "" if _is_value(one) else f" at {counted(one.expected.rows, 'row')}"
     return f"{one.title} is {found}{at}, where {usual} is expected"

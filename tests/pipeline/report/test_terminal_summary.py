@@ -227,8 +227,6 @@ def test_random_rows_of_the_larger_corpus_are_said_to_be_counted() -> None:
     verdict = Verdict(value="differs", reason="Rows are missing.")
     lines = list(format_evidence(verdict, [found]))
     assert any("16 of 504" in line for line in lines)
-    assert lines[-1] == (
-        "of: rows that were counted, of the larger corpus as many as the other has"
-    )
+    assert lines[-1] == ("of: rows that were counted, some as if both corpora had as many")
     whole = found.model_copy(update=dict.fromkeys(("value", "lower", "upper"), 16 / 504))
-    assert "as many as" not in "".join(format_evidence(verdict, [whole]))
+    assert "as if both" not in "".join(format_evidence(verdict, [whole]))

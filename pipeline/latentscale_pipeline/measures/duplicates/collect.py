@@ -46,7 +46,7 @@ OF_PAIR: dict[str, Role] = {
 }
 """Scores of one corpus, with their counts, and of the pair, with the corpus that they count."""
 
-LONGER = 1.5
+LONGER = 1.25
 """Ratio of mean lengths of rows from which the verdict mentions it."""
 
 MANY_COPIES = 1.0 / 3.0
@@ -59,8 +59,8 @@ LEFT_OUT = {
 }
 """For which reasons rows may have been left out of a corpus so that a share says nothing."""
 
-NOT_JUDGED = "Rows near others were left out, so the verdict isn't about shares of near rows."
-"""What the verdict says then."""
+NOT_JUDGED = "Rows near others were left out before, so the verdict isn't about all shares of rows"
+"""What the verdict says then, before it names them."""
 
 LEAKS = ("exact leaks", "leaks")
 """Scores of rows that are also in the reference."""
@@ -85,8 +85,13 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
     counts = results(shares.STAGE).values
     scores = tuple(_scores(facts, counts, search, results))
     expected = dict(_expected(scores, counts, facts)) if facts.samples else {}
-    if NEAR_ROWS_LEFT_OUT in expected.values():
-        remark = _join(remark, NOT_JUDGED)
+    unjudged = [
+        SCORES[scores[place].score].title
+        for place, known in expected.items()
+        if known == NEAR_ROWS_LEFT_OUT
+    ]
+    if unjudged:
+        remark = _join(remark, f"{NOT_JUDGED}: not {'; '.join(unjudged)}.")
     return Findings(
         _part(section, facts, counts, search, results),
         scores,
@@ -250,21 +255,28 @@ def _part(
 def _expected(
     scores: tuple[Score, ...], counts: Mapping[str, Any], facts: JobFacts
 ) -> Iterator[tuple[int, ExpectedScore | str]]:
-    """Yield where scores of the corpus and of the pair are expected, or why not, by place."""
-    left_out = {reason for corpus in facts.corpora.values() for reason in corpus.left_out}
+    """Yield where scores of the corpus and of the pair are expected, or why not, by place.
+
+    A corpus without its near rows has fewer than others, but more than expected are still a
+    finding. Of rows near the reference nothing is known if either was cleaned.
+    """
+    cleaned = set(facts.corpora["corpus"].left_out)
+    either = cleaned.union(*(corpus.left_out for corpus in facts.corpora.values()))
     for place, score in enumerate(scores):
         known = counts.get("expected", {}).get(score.score)
         if known is None or score.of == "reference":
-            continue
-        if left_out.intersection(LEFT_OUT.get(score.score, ())):
-            yield place, NEAR_ROWS_LEFT_OUT
             continue
         expectation = (
             ExpectedShare(**known["share"])
             if "share" in known
             else ExpectedExceedances(**known["exceedances"])
         )
-        yield place, ExpectedScore(known["rows"], expectation)
+        reasons = LEFT_OUT.get(score.score, ())
+        if score.score in OF_ONE:
+            left_out = cleaned.intersection(reasons) and expectation.found <= expectation.centre
+        else:
+            left_out = either.intersection(reasons)
+        yield place, NEAR_ROWS_LEFT_OUT if left_out else ExpectedScore(known["rows"], expectation)
 
 
 def counts_between(
