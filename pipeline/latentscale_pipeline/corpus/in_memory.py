@@ -131,7 +131,8 @@ def _refuse_other_columns(rows: Any, name: str) -> None:
         for column in columns
         if str(column).lower() in names
     }
-    no_coordinates = [*found.values(), *_beside_numbered(columns, found.values())]
+    beside_them = (*_beside_numbered(columns, found.values()), *_texts(rows))
+    no_coordinates = list(dict.fromkeys([*found.values(), *beside_them]))
     if no_coordinates:
         left_out = " and ".join(repr(column) for column in no_coordinates)
         beside = " and ".join(f"{kind}=frame[{column!r}]" for kind, column in found.items())
@@ -156,14 +157,27 @@ def _beside_numbered(columns: Sequence[Any], known: Collection[Any]) -> list[Any
     return [column for column, stem in stems.items() if stem == column]
 
 
+def _texts(rows: Any) -> list[Any]:
+    """Return the columns of a data frame that begin with a text, if others don't."""
+    columns = list(_column_names(rows))
+    texts = [name for name in columns if isinstance(_first_value(rows, name), str)]
+    return texts if len(texts) < len(columns) else []
+
+
 def _vector_column(rows: Any) -> Any:
     """Return the name of a data frame's first column of vectors; None if it has none."""
     for name in _column_names(rows):
-        first: Any = next(iter(rows[name]), None)
-        first = first.as_py() if hasattr(first, "as_py") else first
-        if isinstance(first, list | tuple | np.ndarray):
+        if isinstance(_first_value(rows, name), list | tuple | np.ndarray):
             return name
     return None
+
+
+def _first_value(rows: Any, name: Any) -> Any:
+    column = rows[name]
+    if getattr(column, "ndim", 1) > 1:  # several columns have this name
+        return None
+    first: Any = next(iter(column), None)
+    return first.as_py() if hasattr(first, "as_py") else first
 
 
 def _column_names(rows: Any) -> Sequence[Any]:

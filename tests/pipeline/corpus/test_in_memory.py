@@ -68,6 +68,13 @@ def test_a_data_frame_is_told_which_of_its_columns_has_the_vectors() -> None:
     np.testing.assert_array_equal(held.read_all(), [[1.0, 2.0], [3.0, 4.0]])
 
 
+def test_columns_of_a_data_frame_may_share_a_name() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = np.arange(12, dtype="f4").reshape(4, 3)
+    held = hold_rows(pandas.DataFrame(rows, columns=["a", "a", "b"]), "corpus")
+    np.testing.assert_array_equal(held.read_all(), rows)
+
+
 def test_a_table_of_arrow_is_read_as_a_data_frame_is() -> None:
     pyarrow = pytest.importorskip("pyarrow")
     rows = np.arange(12, dtype="f4").reshape(4, 3)
@@ -111,6 +118,9 @@ def test_columns_that_are_no_coordinates_are_named_at_once(library: str) -> None
     asked = str(refused.value).partition("others, as ")[2].partition(", and to run")[0]
     held = hold_rows(eval(asked, {"frame": frame}), "corpus")
     np.testing.assert_array_equal(held.read_all(), [[1.0, 3.0], [2.0, 4.0]])
+    frame = type(frame)({"x": [1.0, 2.0], "y": [3.0, 4.0], "name": ["a", "b"]})
+    with pytest.raises(BadInput, match="no coordinates: 'name'; give the others, as frame"):
+        hold_rows(frame, "corpus")
 
 
 @pytest.mark.parametrize(
