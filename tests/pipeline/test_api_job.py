@@ -76,6 +76,20 @@ def test_labels_of_an_array_from_a_file_of_several_columns(tmp_path: Path) -> No
     assert all(score.value is not None for score in shares)
     with pytest.raises(ValueError, match="ids_column: an array has no columns; give the file "):
         run(sample(1), ids_column="number", **named)
+    # A column may be the reference's alone, or of a file beside an array on either side.
+    source = tmp_path / "r.csv"
+    lines = [f"{','.join(map(str, row))},{'ab'[i % 2]}\n" for i, row in enumerate(sample(2))]
+    source.write_text(
+        ",".join(f"x{i}" for i in range(sample(2).shape[1])) + ",kind\n" + "".join(lines)
+    )
+    plain = {key: named[key] for key in ("measures", "output")}
+    for ours in (["a", "b"] * 120, None):
+        both = run(sample(1), source, labels=ours, labels_column="kind", **plain)
+        assert both.corpora["reference"].n == 240
+    run(sample(1), source, labels_column="kind", **named)
+    run(source, sample(1), reference_labels=table, labels_column="kind", **plain)
+    with pytest.raises(ValueError, match="name one in its header with reference_labels_column"):
+        run(sample(1), sample(2), reference_labels=table, **plain)
 
 
 def test_an_array_has_no_path(results: JobResults) -> None:

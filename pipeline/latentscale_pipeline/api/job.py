@@ -12,7 +12,6 @@ from html import escape
 from multiprocessing import current_process
 from numbers import Real
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, overload
 
 import numpy as np
@@ -446,8 +445,7 @@ def run(
                 )
             given = _given(ids, labels, texts)
             beside = _given(reference_ids, reference_labels, reference_texts)
-            columns = _take_columns(corpus, "", given, fields)
-            others = _take_columns(reference, "reference_", beside, fields, columns)
+            columns, others = _take_columns(corpus, reference, given, beside, fields)
             given = _hand_over(corpus, "", given, fields)
             document["corpus"] = _place(corpus, "corpus", str(output), given, columns)
             beside = _hand_over(reference, "reference_", beside, fields)
@@ -517,28 +515,44 @@ def _is_place(source: object) -> bool:
 
 
 def _take_columns(
-    source: object,
-    prefix: str,
+    corpus: object,
+    reference: object,
     given: Mapping[str, Texts],
+    beside: Mapping[str, Texts],
     fields: dict[str, Any],
-    usual: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, str]:
-    """Take the columns of files beside rows that are given as an array; a source has its own."""
-    if source is None or _is_place(source):
-        return {}
-    columns = {}
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Take the columns of files beside rows that are given as arrays; a source has its own.
+
+    A column of the corpus is one of the reference, too, unless another is named.
+    """
+    columns: dict[str, str] = {}
+    others: dict[str, str] = {}
     for name in SOURCE_TEXTS:
-        in_file = isinstance(given.get(name), str | Path)
-        column = fields.pop(f"{prefix}{name}_column", usual.get(name) if in_file else None)
-        if column is None:
-            continue
-        if not in_file:
-            raise BadInput(
-                f"{prefix}{name}_column: an array has no columns; give the file that has it as "
-                f"{prefix}{name}"
-            )
-        columns[name] = str(column)
-    return columns
+        own, other = f"{name}_column", f"reference_{name}_column"
+        column, named = fields.get(own), fields.get(other)
+        usual = named or column
+        in_file, beside_in_file = (
+            isinstance(each.get(name), str | Path) for each in (given, beside)
+        )
+        of_corpus = _is_place(corpus) or in_file
+        of_reference = reference is not None and (_is_place(reference) or beside_in_file)
+        if column and not (of_corpus or of_reference):
+            raise BadInput(_no_column(own, name))
+        if named and reference is not None and not of_reference:
+            raise BadInput(_no_column(other, f"reference_{name}"))
+        if not _is_place(corpus):
+            fields.pop(own, None)
+            columns |= {name: str(column)} if column and in_file else {}
+            if _is_place(reference) and usual:
+                fields[other] = usual
+        if reference is not None and not _is_place(reference):
+            fields.pop(other, None)
+            others |= {name: str(usual)} if usual and beside_in_file else {}
+    return columns, others
+
+
+def _no_column(key: str, texts: str) -> str:
+    return f"{key}: an array has no columns; give the file that has it as {texts}"
 
 
 def _hand_over(
@@ -616,7 +630,10 @@ def _place(
         except BadInput as error:
             # The message is about an argument, not about the file that holds it for a moment.
             such = rf"{re.escape(folder)}/(\w+)\.(npy|jsonl)(:value)?"
-            raise BadInput(re.sub(such, r"\1", str(error))) from None
+            said = re.sub(such, r"\1", str(error))
+            if prefix:
+                said = re.sub(r"--(\w+-column)\b", r"--reference-\1", said)
+            raise BadInput(said) from None
     return target
 
 

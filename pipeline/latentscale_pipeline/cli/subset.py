@@ -21,7 +21,7 @@ from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.corpus.diversity import Metric, choose_unlike
 from latentscale_pipeline.corpus.export import export as write_file
 from latentscale_pipeline.corpus.expressions import names_in
-from latentscale_pipeline.corpus.formats.text import unescape_formula
+from latentscale_pipeline.corpus.formats.text import TABLES, unescape_formula
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.ingest.sidecars import TEXT_LENGTH, read_column
 from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source, unknown_ids
@@ -370,5 +370,7 @@ def _read_column_of_ids(path: Path) -> list[str]:
                 raise
         else:
             return [unescape_formula(one) for one in found] if suffix == ".csv" else found
+    if suffix in TABLES:
+        return [str(one) for block in read_column("ids", str(path)) for one in block]
     lines = read_text(path, "a text file with one id per line")
     return re.split(r"\r?\n", lines.removesuffix("\n"))

@@ -46,8 +46,9 @@ def expect_scores(
             if each.label is not None
         ),
     ]
-    known: dict[tuple[str, str, str, str | None], ExpectedScore] = {
-        (measure, each.of, each.score, each.label): each.expected for measure, each in counts
+    known: dict[tuple[str, str, str, str | None], ExpectedScore | str] = {
+        (measure, each.of, each.score, each.label): each.reason or each.expected
+        for measure, each in counts
     }
     sizes = [each.corpora["corpus"].n for each in (job, baseline) if "corpus" in each.corpora]
     rows = sizes[0] if len(sizes) == 2 and sizes[0] == sizes[1] else 0
@@ -178,7 +179,7 @@ def _share(measure: str, each: CountedBetween, value: float, rows: int) -> Score
 
 def _expected(
     compared: ComparedScore,
-    counted: Mapping[tuple[str, str, str, str | None], ExpectedScore],
+    counted: Mapping[tuple[str, str, str, str | None], ExpectedScore | str],
     rows: int,
 ) -> ExpectedScore | str:
     job, baseline, score = compared.job, compared.baseline, compared.score
@@ -186,12 +187,19 @@ def _expected(
     differing = [found for found in compared.mismatches if found.kind not in SAMPLED]
     if differing:
         return str(differing[0])
-    # Of counts the job's own reason decides: what a baseline lacks is a difference.
-    for own in (job,) if known is not None else (job, baseline):
-        if own is not None and own.expected_reason and not report_of(own.measure).is_judged(own):
-            return own.expected_reason
-    if known is not None:
+    unjudged = [
+        each.expected_reason if each and not report_of(each.measure).is_judged(each) else None
+        for each in (job, baseline)
+    ]
+    if known is None:
+        for reason in filter(None, unjudged):
+            return reason
+    elif isinstance(known, str):
         return known
+    else:
+        # Of counts the job's own reason decides: what a baseline lacks is a difference.
+        more = score.of == "corpus" and known.expectation.found > known.expectation.centre
+        return unjudged[0] if unjudged[0] and not more else known
     # Errors of scores of the pair include those of a common reference, so they are too large there.
     if rows and not compared.mismatches:
         whole = _expect_of_all_rows(job, baseline)

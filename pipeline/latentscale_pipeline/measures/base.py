@@ -245,12 +245,15 @@ class CountedBetween:
         Which score it is.
     expected : ExpectedScore
         What was found, and where it is expected.
+    reason : str
+        Why it isn't judged; empty if it is.
     """
 
     of: Literal["corpus", "pair"]
     score: str
     expected: ExpectedScore
     label: str | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)

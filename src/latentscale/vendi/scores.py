@@ -346,7 +346,20 @@ def _within_reach(eigenvalues: Float64Array, error: float, order: float) -> tupl
     far = eigenvalues[eigenvalues > 2.0 * error]
     if order == 0:
         return float(max(1, len(far))), float(len(eigenvalues))
-    shares = _Shares(order, largest if order > 2 else 1.0)
+    if order > 2:
+        # The largest eigenvalue alone bounds them, also where powers of errors overflow.
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = _by_slopes(near, far, error, _Shares(order, largest))
+        least, most = _within_reach(eigenvalues, error, math.inf)
+        most **= order / (order - 1.0)
+        return float(np.fmax(found[0], least)), float(np.fmin(found[1], most))
+    return _by_slopes(near, far, error, _Shares(order))
+
+
+def _by_slopes(
+    near: Float64Array, far: Float64Array, error: float, shares: _Shares
+) -> tuple[float, float]:
+    """Bound a Hill number by the slopes of its terms, of eigenvalues near 0 and far from it."""
     # Both spectra sum to 1, so a common part of all slopes has no effect, except for the errors of
     # the eigenvalues near 0.
     highest, least = shares.slope(far - error), shares.slope(far + error)

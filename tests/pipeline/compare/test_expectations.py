@@ -455,3 +455,24 @@ def test_errors_of_averages_over_other_numbers_of_rows_are_not_called_unknown() 
     [cells] = format_scores(both)
     assert cells.verdict == "beyond brackets, sizes differ"
     assert [note for note in format_notes(both) if "error of the difference is unknown" in note]
+
+
+@pytest.mark.parametrize(("near", "usual", "differs"), [(2, 120, False), (60, 0, True)])
+def test_a_cleaned_corpus_differs_by_more_near_rows_only(
+    near: int, usual: int, differs: bool
+) -> None:
+    """What its own reference has doesn't matter beside a baseline."""
+
+    def one(found: int, *left_out: str, **fields: Any) -> FinishedJob:
+        counts = {"rows": 1000, "exact_duplicates": 0, "near_duplicates": found}
+        counts |= {"left_out": list(left_out)} if left_out else {}
+        part = {"metric": "cosine", "within": 0.05, "corpus": counts}
+        reason = {"expected_reason": NEAR_ROWS_LEFT_OUT} if found == 60 else {}
+        own = row(found / 1000, measure="duplicates", score="near-duplicates", **reason)
+        return job(own | {"unit": "share of rows"}, measures={"duplicates": part}, n=1000, **fields)
+
+    comparison = compare(one(near, "near-duplicates"), one(usual, name="release"))
+    [score] = comparison.scores
+    assert (score.expected is not None) == differs
+    verdict = comparison.results.verdict
+    assert (verdict is not None and verdict.value == "differs") == differs

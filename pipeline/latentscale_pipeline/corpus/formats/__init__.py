@@ -160,6 +160,9 @@ _UNREADABLE = {
 }
 """Beginnings of files that people try, and the way out."""
 
+_NO_TEXT = tuple(beginning for beginning in _UNREADABLE if not beginning.isascii())
+"""Those with which no text begins."""
+
 
 def _known_problem(start: bytes) -> str:
     """Return why a file that begins like this can't be read, and what to do."""
@@ -189,12 +192,16 @@ def open_values(file: File, kinds: str, column: str | None) -> tuple[Container, 
     if column is None and file.suffix not in json_lines.SUFFIXES:
         values -= {"jsonl"}  # a label may look like JSON
     with file_errors(file.name):
-        container = (
-            zarr.open_zarr(file)
-            if file.is_folder
-            else _by_content(file, _first_bytes(file), values)
-            or (text.open_lines(file) if column is None else text.open_text(file, column=column))
-        )
+        if file.is_folder:
+            container: Container = zarr.open_zarr(file)
+        else:
+            start = _first_bytes(file)
+            found = _by_content(file, start, values)
+            if found is None and any(start.startswith(sign) for sign in _NO_TEXT):
+                raise BadInput(f"{file.name}: {_known_problem(start)}")
+            container = found or (
+                text.open_lines(file) if column is None else text.open_text(file, column=column)
+            )
         return container, choose_column(container, column, kinds)
 
 

@@ -17,7 +17,7 @@ from latentscale_pipeline.corpus.formats.file import File
 from latentscale_pipeline.corpus.formats.plain import Place, PlainArrays, check_size
 from latentscale_pipeline.errors import BadInput, first_line
 
-PYTHON_OBJECTS = "Python objects, which aren't unpickled"
+PYTHON_OBJECTS = "Python objects"
 """What an array of objects holds."""
 
 MAGIC = b"\x93NUMPY"

@@ -13,6 +13,7 @@ vector is read as NaN.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import itertools
 import re
@@ -137,6 +138,9 @@ class Dialect:
             return [line]
         if self.delimiter == WHITESPACE:
             return self._split_at_blanks(line)
+        if self.delimiter == NO_DELIMITER:
+            value = line.strip(_BLANKS)
+            return [value[1:-1].replace('""', '"') if _QUOTED.fullmatch(value) else line]
         if '"' in line:
             return next(csv.reader([line], delimiter=self.delimiter), [])
         return line.split(self.delimiter)
@@ -270,8 +274,8 @@ def columns_of_line(file: File) -> int:
     separator = TABLES.get(file.suffix)
     if separator is None or file.is_folder:
         return 1
-    first = file.head().split(b"\n", 1)[0].decode(errors="replace")
-    return len(Dialect(separator, (), 0).guess(first))
+    first = file.head().removeprefix(codecs.BOM_UTF8).split(b"\n", 1)[0].decode(errors="replace")
+    return len(Dialect(separator, (), 0).guess(first.lstrip(" ")))
 
 
 def is_text_vectors(file: File, head: bytes) -> bool:

@@ -112,8 +112,8 @@ def _refuse_columns(name: str, where: str, files: Sequence[File]) -> None:
         )
 
 
-def read_column(name: str, url: str, column: str) -> Iterator[npt.NDArray[Any]]:
-    """Yield ids, labels, texts or weights from a column of a file, of any number of rows."""
+def read_column(name: str, url: str, column: str | None = None) -> Iterator[npt.NDArray[Any]]:
+    """Yield ids, labels, texts or weights from a file, or a column of it, of any length."""
     opened = [open_values(file, KINDS[name], column) for file in find_files(url)]
     return _sidecar(name, strip_credentials(url), opened).blocks()
 

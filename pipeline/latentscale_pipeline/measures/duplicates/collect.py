@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -238,6 +238,7 @@ def _part(
             rows=counts[role]["rows"],
             exact_duplicates=counts[role]["exact"],
             near_duplicates=counts[role]["near"],
+            left_out=list(facts.corpora[role].left_out) or None,
             checked=counts[role].get(f"checked_{role}"),
             checked_across=counts[role].get(f"checked_{OTHER[role]}"),
             **groups,
@@ -271,12 +272,18 @@ def _expected(
             if "share" in known
             else ExpectedExceedances(**known["exceedances"])
         )
-        reasons = LEFT_OUT.get(score.score, ())
+        expected = ExpectedScore(known["rows"], expectation)
         if score.score in OF_ONE:
-            left_out = cleaned.intersection(reasons) and expectation.found <= expectation.centre
+            left_out = _is_fewer(score.score, expected, cleaned)
         else:
-            left_out = either.intersection(reasons)
-        yield place, NEAR_ROWS_LEFT_OUT if left_out else ExpectedScore(known["rows"], expectation)
+            left_out = bool(either.intersection(LEFT_OUT.get(score.score, ())))
+        yield place, NEAR_ROWS_LEFT_OUT if left_out else expected
+
+
+def _is_fewer(name: str, expected: ExpectedScore, left_out: Collection[str]) -> bool:
+    """Return whether a corpus has no more rows than expected that were once left out of it."""
+    found = expected.expectation
+    return bool(set(left_out).intersection(LEFT_OUT[name])) and found.found <= found.centre
 
 
 def counts_between(
@@ -290,7 +297,9 @@ def counts_between(
         field = name.replace("-", "_").replace(" ", "_")
         counts = [getattr(part.corpus, field) for part in (found, usual)]
         rows = [part.corpus.rows for part in (found, usual)]
-        yield _between("corpus", name, counts, rows, growth)
+        each = _between("corpus", name, counts, rows, growth)
+        fewer = _is_fewer(name, each.expected, found.corpus.left_out or ())
+        yield replace(each, reason=NEAR_ROWS_LEFT_OUT) if fewer else each
     if found.pair is None or usual.pair is None:
         return
     for name, counted in OF_PAIR.items():

@@ -38,6 +38,8 @@ class RowsOfCorpus(Part):
     """Of these, rows that equal another row of the corpus."""
     near_duplicates: Count
     """Of these, rows within the distance of another row of the corpus, equal ones included."""
+    left_out: Absent[list[str]] = None
+    """Why rows of a larger corpus were left out of this one; absent if none were."""
     repeated: Absent[Count] = None
     """Rows that equal an earlier row; absent unless the nearest rows of all were looked for, or if
     so many are near that they have too many pairs.

@@ -78,7 +78,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
         )
         found[role] = _trace(section, heat, graph)
         at = int(np.argmin(np.abs(np.log(heat.times / HEADLINE_TIME))))
-        fields = _unit(section, float(heat.times[at]), facts)
+        fields = _unit(section, float(heat.times[at]))
         if replicates is not None:
             errors.append(replicates.errors[role] * heat.trace / artifact.array("trace"))
             unit = heat.imd_trace / artifact.array("imd_trace")
@@ -121,7 +121,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
                 "pair",
                 sampling_error=error,
                 sampling_freedom=freedom,
-                **_unit(section, compared["time"], facts),
+                **_unit(section, HEADLINE_TIME),
             )
         )
     if replicates is not None:
@@ -132,10 +132,9 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     return Findings(HeatResults(**found), tuple(scores), arrays, curve=(curve[0], curve[1]))
 
 
-def _unit(section: Heat, time: float, facts: JobFacts) -> dict[str, Any]:
+def _unit(section: Heat, time: float) -> dict[str, Any]:
     """Return a score's unit at a time, and whether it depends on the number of rows."""
-    smallest = min(corpus.n for corpus in facts.corpora.values())
-    grows = grows_with_vertices(section.normalization, time, smallest, section.laplacian)
+    grows = grows_with_vertices(section.normalization, time, section.laplacian)
     return {"unit": UNITS[section.normalization], "size_dependent": grows}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import importlib
 import os
 import re
@@ -232,6 +233,11 @@ SIDECARS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "float ids": ("ids", lambda p: npy(p, np.ones(3)), "ids must be text or integers"),
     "rank": ("weights", lambda p: npy(p, np.ones((3, 1))), "weights must be numbers, one per row"),
     "objects": ("ids", lambda p: npy(p, np.array([1, "a", None], object)), "aren't unpickled"),
+    "compressed": (
+        "labels",
+        lambda p: p.write_bytes(gzip.compress(b"a\nb\nc\n")),
+        "compressed by gzip; decompress it with gunzip",
+    ),
     "missing": ("ids", lambda p: None, "no such file or folder"),
 }
 

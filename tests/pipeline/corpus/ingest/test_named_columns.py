@@ -76,6 +76,15 @@ def test_values_of_a_table_of_one_column_may_stand_between_quotes(
             [str(tmp_path / "a.npy")], str(tmp_path / f"{suffix}.zarr"), labels=str(path)
         )
         assert corpus.texts("labels") == written
+    # Quotes around a part of a value belong to it, as blanks do between quotes only.
+    path.write_text('"Hi" he said\n "a\tb"\n"c" \n5" disk\n e \n')
+    corpus = ingest([str(tmp_path / "a.npy")], str(tmp_path / "q.zarr"), labels=str(path))
+    assert corpus.texts("labels") == ['"Hi" he said', "a\tb", "c", '5" disk', "e"]
+    (tmp_path / "bom.csv").write_text('\ufeff"a, b"\nc\nc\nc\nc\n')
+    corpus = ingest(
+        [str(tmp_path / "a.npy")], str(tmp_path / "b.zarr"), labels=str(tmp_path / "bom.csv")
+    )
+    assert corpus.texts("labels") == ["a, b", "c", "c", "c", "c"]
     # In a text file they may be part of a value.
     (tmp_path / "labels.txt").write_text('"en"\n"de"\n"en"\n"de"\nfr\n')
     corpus = ingest(
@@ -89,8 +98,8 @@ def test_labels_of_python_objects_in_an_archive_are_named(tmp_path: Path) -> Non
     np.savez(path, v=VECTORS, labels=np.array(LABELS, object))
     said = list(describe_sources(open_sources([str(path)])))
     advice = "make text of them with array.astype(str)"
-    assert said == [f"left out: labels (Python objects, which aren't unpickled: {advice})"]
-    with pytest.raises(BadInput, match="labels: values of type Python objects, which aren't unpi"):
+    assert said == [f"left out: labels (Python objects: {advice})"]
+    with pytest.raises(BadInput, match="labels: values of type Python objects can't be read; make"):
         ingest([str(path)], str(tmp_path / "c.zarr"), columns={"labels": "labels"})
 
 
