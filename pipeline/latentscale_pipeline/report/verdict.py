@@ -342,7 +342,7 @@ def _judge(scores: Sequence[Score]) -> Verdict:
         found = _differs([first, *(one for one in outside if one is not first)], known)
         return _with_remarks(found, [OF_VERSIONS] if any(map(_is_mostly_shared, outside)) else [])
     if unknown or not known:
-        return _cannot_tell(unknown, known)
+        return _cannot_tell(unknown or _unjudged(scores, every=True), known)
     return _no_difference(known)
 
 
@@ -367,7 +367,7 @@ def judge_change(
     unknown = _unjudged(scores)
     outside = [one for one in known if one.p <= LEVEL]
     if not known or (not outside and len(unknown) > len(known)):
-        return _cannot_tell(unknown, known)
+        return _cannot_tell(unknown or _unjudged(scores, every=True), known)
     outside.sort(key=lambda one: bool(of_own_scale(one)))
     verdict = (
         _differs(outside, known, [one for one in known if not of_own_scale(one)])
@@ -382,12 +382,15 @@ def judge_change(
     return _with_remarks(verdict, [left_out])
 
 
-def _unjudged(scores: Sequence[Score]) -> list[Score]:
-    """Return the headline scores that a verdict would be about if their range were known."""
+def _unjudged(scores: Sequence[Score], *, every: bool = False) -> list[Score]:
+    """Return the headline scores that a verdict would be about if their range were known.
+
+    ``every`` one without a range includes those that a verdict isn't about.
+    """
     return [
         score
         for score in headlines_of(scores)
-        if score.expected is None and report_of(score.measure).is_judged(score)
+        if score.expected is None and (every or report_of(score.measure).is_judged(score))
     ]
 
 

@@ -476,3 +476,16 @@ def test_a_cleaned_corpus_differs_by_more_near_rows_only(
     assert (score.expected is not None) == differs
     verdict = comparison.results.verdict
     assert (verdict is not None and verdict.value == "differs") == differs
+
+
+def test_a_comparison_of_nothing_but_cleaned_counts_says_why_it_cannot_tell() -> None:
+    def one(found: int, **fields: Any) -> FinishedJob:
+        counts = {"rows": 1000, "exact_duplicates": 0, "near_duplicates": found}
+        counts |= {} if found else {"left_out": ["near-duplicates"]}
+        part = {"metric": "cosine", "within": 0.05, "corpus": counts}
+        own = row(found / 1000, measure="duplicates", score="near-duplicates")
+        return job(own | {"unit": "share of rows"}, measures={"duplicates": part}, n=1000, **fields)
+
+    verdict = compare(one(0), one(120, name="release")).results.verdict
+    assert verdict is not None
+    assert verdict.reason == f"1 of 1 headline scores has no expected range: {NEAR_ROWS_LEFT_OUT}."
