@@ -12,11 +12,14 @@ from rich.console import Console
 
 from latentscale_pipeline.cli.options import JSON
 from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
-from latentscale_pipeline.report.power import Power, find_power
+from latentscale_pipeline.report.power import MAX_SAMPLES, Power, find_power, scores_without_power
 from latentscale_pipeline.report.scores import full_title
 from latentscale_pipeline.results.model import SHARE_OF_ROWS
 from latentscale_pipeline.views.formatting import format_number, printable
 from latentscale_pipeline.views.terminal import format_table, print_lines
+
+NO_NUMBER = "no number"
+"""What stands where no number of rows shows a change."""
 
 ROUNDED = 2
 """Digits of a number of rows that is estimated."""
@@ -65,6 +68,7 @@ def _described(one: Power) -> dict[str, Any]:
         "sample_rows": one.rows,
         "usual": one.usual,
         "shown_from": one.shown,
+        "absolute": one.absolute,
         "rows_needed": one.needed.rows if one.needed else None,
         "samples_needed": (one.needed.samples or None) if one.needed else None,
     }
@@ -86,20 +90,34 @@ def _lines(job: FinishedJob, found: Sequence[Power], change: float) -> Iterator[
     others = "the reference in proportion" if pair else "as many of the other"
     yield f"{asked}: so many rows of the corpus and {others}, measured with"
     yield "-o sampling.samples=N; known from few samples, to a factor of two or three"
+    if any(_needs_larger_samples(one) for one in found):
+        yield f"{NO_NUMBER}: up to {MAX_SAMPLES:,} samples don't show it; larger ones may"
+        yield "(-o sampling.rows=N)"
+    if unknown := scores_without_power(job, found):
+        yield "Of these, no size of change is known:"
+        yield from (f"  {full_title(score)}" for score in unknown)
+
+
+def _needs_larger_samples(one: Power) -> bool:
+    return one.needed is None and not one.absolute
 
 
 def _cells(one: Power, asked: str) -> dict[str, str]:
     counts = one.score.unit == SHARE_OF_ROWS
     needed = one.needed
     shown = "no change"
-    if one.shown is not None:
+    if one.shown is not None and one.absolute:
+        shown = format_number(one.shown, 2)
+    elif one.shown is not None:
         shown = f"{format_number(100 * one.shown, 2)} %{' of rows' if counts else ''}"
     return {
         "": full_title(one.score),
         "shown from": shown,
         "usual": f"{format_number(100 * one.usual, 2)} %" if counts else format_number(one.usual),
         "at rows": f"{one.rows:,}",
-        asked: "no number" if needed is None else f"{_rounded(needed.rows):,}",
+        asked: NO_NUMBER * _needs_larger_samples(one)
+        if needed is None
+        else f"{_rounded(needed.rows):,}",
         "samples": f"{needed.samples:,}" if needed and needed.samples else "",
     }
 

@@ -133,11 +133,15 @@ def nearest_and_farthest(matrix: Matrix, found: ScoreMatrix) -> str:
         return f"{found.title}: no two corpora have a value."
     near, far = min(apart, key=apart.__getitem__), max(apart, key=apart.__getitem__)
     joined = "in" if found.directed else "and"
-    said = [
-        f"{printable(matrix.names[one])} {joined} {printable(matrix.names[other])} "
-        f"({format_summarised(found.scores[one, other])})"
-        for one, other in (near, far)
-    ]
+    values = list(apart.values())
+    said = []
+    for one, other in (near, far):
+        alike = values.count(apart[one, other]) - 1
+        with_others = f" and {counted(alike, 'other pair')}" if alike else ""
+        said.append(
+            f"{printable(matrix.names[one])} {joined} {printable(matrix.names[other])}"
+            f"{with_others} ({format_summarised(found.scores[one, other])})"
+        )
     if len(apart) == 1:
         return f"{found.title}: {said[0]}."
     if found.directed:

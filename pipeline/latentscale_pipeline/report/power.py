@@ -9,7 +9,7 @@ from the samples of the job; what more rows and more samples add is the variance
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,6 +82,9 @@ class Power:
         for a score that counts rows; None if not even all rows would do.
     needed : Needed or None
         What shows the change that was asked for; None if no number of rows does.
+    absolute : bool
+        Whether ``shown`` is in the unit of the score, because usual is about 0. Nothing is needed
+        for a share of that.
     """
 
     score: Score
@@ -89,6 +92,7 @@ class Power:
     usual: float
     shown: float | None
     needed: Needed | None
+    absolute: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,17 +103,21 @@ class _Sampled:
     usual: float
     variance: float
     freedom: float
+    absolute: bool = False
 
     def smallest(self, level: float, sizes: SampleSizes) -> float:
-        """Return the smallest relative change that is found on samples of other sizes."""
+        """Return the smallest change that is found on samples of other sizes.
+
+        It is relative, unless the mean is about 0.
+        """
         # More samples also know the variance better.
         freedom = self.freedom * sizes.groups / self.sizes.groups
         error = math.sqrt(self.variance * _share(sizes))
-        return found_reach(level, freedom) * error / abs(self.usual)
+        return found_reach(level, freedom) * error / (1.0 if self.absolute else abs(self.usual))
 
 
 def find_power(job: FinishedJob, change: float) -> list[Power]:
-    """Return the power of a job for each of its headline scores.
+    """Return the power of a job for each of its headline scores of which it is known.
 
     Parameters
     ----------
@@ -128,14 +136,22 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
             f"{job.url}: its rows are paired, so no samples say how far chance moves a score; run "
             "a job of the corpus alone"
         )
+    counts = _counts(job)
+    counted = {_name(each): each.expected.expectation for _, each in counts}
     headlines = headlines_of(job.scores)
-    counted = _counted(job)
+    judged = {score.measure for score in headlines}
+    # A job alone has no score of its labels, but jobs are compared by their shares.
+    labels = [
+        _share_of_label(name, each)
+        for name, each in counts
+        if each.label is not None and name not in judged
+    ]
     compared = sum(
-        bool(score.expected or score.samples or _name(score) in counted) for score in headlines
+        bool(score.expected or score.samples or _name(score) in counted)
+        for score in (*headlines, *labels)
     )
-    # Of the shares of labels, the least usual one beside a reference speaks for all.
-    whole = [score for score in headlines if score.label is None or score.expected is not None]
     level = LEVEL / max(compared, 1)
+    whole = [*_speaking(headlines), *labels]
     found = [power for score in whole if (power := _power(job, score, change, level, counted))]
     if not found:
         raise BadInput(
@@ -145,19 +161,45 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
     return found
 
 
+def scores_without_power(job: FinishedJob, found: Sequence[Power]) -> list[Score]:
+    """Return the headline scores of a job of which no power is among those found."""
+    known = [power.score for power in found]
+    return [score for score in _speaking(headlines_of(job.scores)) if score not in known]
+
+
+def _speaking(headlines: Sequence[Score]) -> list[Score]:
+    """Return the scores without shares of labels for which the least usual one speaks."""
+    return [score for score in headlines if score.label is None or score.expected is not None]
+
+
 def _name(score: Score | CountedBetween) -> Name:
     return score.of, score.score, score.label
 
 
-def _counted(job: FinishedJob) -> Mapping[Name, Expectation]:
+def _counts(job: FinishedJob) -> list[tuple[str, CountedBetween]]:
     """Return what another job with as many rows, and as many of each kind, says of the counts."""
     n = job.corpora["corpus"].n
-    return {
-        _name(each): each.expected.expectation
+    return [
+        (name, each)
         for name, measure in MEASURES.items()
         if (part := job.results.part(name)) is not None
         for each in measure.counts_between(part, part, n, n)
-    }
+    ]
+
+
+def _share_of_label(measure: str, each: CountedBetween) -> Score:
+    value = each.expected.expectation.found
+    return Score(
+        measure=measure,
+        of=each.of,
+        score=each.score,
+        label=each.label,
+        value=value,
+        lower=value,
+        upper=value,
+        bounds="exact",
+        unit=SHARE_OF_ROWS,
+    )
 
 
 def _power(
@@ -176,9 +218,12 @@ def _power(
         if whole is not None:
             return whole
     sampled = _sampled(job, score, level)
-    if sampled is None or not sampled.usual or not sampled.variance:
+    if sampled is None or not (sampled.usual or sampled.absolute) or not sampled.variance:
         return None
     sizes = sampled.sizes
+    if sampled.absolute:
+        smallest = sampled.smallest(level, sizes)
+        return Power(score, sizes.rows, sampled.usual, smallest, None, absolute=True)
 
     def shows(rows: int) -> bool:
         return sampled.smallest(level, _grown(sizes, job, rows)) <= change
@@ -252,7 +297,8 @@ def _sampled(job: FinishedJob, score: Score, level: float) -> _Sampled | None:
         reach = max(score.expected.upper - centre, centre - score.expected.lower)
         error = reach / student_quantile(0.975, sizes.groups)
         variance = error * error / _share(sizes)
-        return _Sampled(sizes, score.expected.centre, variance, sizes.groups)
+        about_0 = score.expected.lower <= 0.0 <= score.expected.upper
+        return _Sampled(sizes, centre, variance, sizes.groups, about_0)
     if score.samples and score.of == "corpus":
         largest = max(score.samples, key=lambda sampled: sampled.rows)
         sizes = _sizes(job, largest.rows, compares=False)

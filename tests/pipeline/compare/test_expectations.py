@@ -486,6 +486,6 @@ def test_a_comparison_of_nothing_but_cleaned_counts_says_why_it_cannot_tell() ->
         own = row(found / 1000, measure="duplicates", score="near-duplicates")
         return job(own | {"unit": "share of rows"}, measures={"duplicates": part}, n=1000, **fields)
 
-    verdict = compare(one(0), one(120, name="release")).results.verdict
+    verdict = compare(one(0), one(120, name="release", fingerprint="b")).results.verdict
     assert verdict is not None
     assert verdict.reason == f"1 of 1 headline scores has no expected range: {NEAR_ROWS_LEFT_OUT}."

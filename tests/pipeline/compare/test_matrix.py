@@ -96,7 +96,7 @@ def test_two_directions_have_two_values_and_a_mean_distance() -> None:
     np.testing.assert_array_equal(found.values[off], values[off])
     np.testing.assert_allclose(found.distances[0], [0.0, 0.2, 0.9])
     said = nearest_and_farthest(Matrix(("x", "y", "z"), {}), found)
-    assert said == "MMD²: largest is that of x in y (1), smallest x in z (0.1)."
+    assert said == "MMD²: largest is that of x in y (1), smallest x in z and 1 other pair (0.1)."
 
 
 def test_the_share_of_a_corpus_in_another_is_that_of_the_exchanged_job(

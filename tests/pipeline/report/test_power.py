@@ -268,8 +268,38 @@ def test_a_range_of_random_divisions_tells_no_size_of_change(
     assert run.code == 0, run.err
     ended = latentscale("power", tmp_path / "jobs" / "x")
     assert ended.code == 0, ended.err
-    assert "Spread" in ended.out
-    assert "MMD" not in ended.out
+    table, _, unknown = ended.out.partition("Of these, no size of change is known:\n")
+    assert "Spread" in table
+    assert "MMD" not in table
+    assert "  MMD², rbf median\n" in unknown
+
+
+def test_a_score_that_is_about_0_is_shown_in_its_own_unit() -> None:
+    n = {"corpus": 1000, "reference": 1000}
+    shown = []
+    for centre in (0.0, -1e-9, 0.8):
+        about = {"centre": centre, "lower": centre - 1.0, "upper": centre + 1.0}
+        [power] = find_power(job(n, expected={**expected(1 / ROWS, n), **about}), 0.01)
+        assert power.absolute
+        assert power.needed is None
+        shown.append(power.shown)
+    assert shown == pytest.approx([shown[0]] * 3)
+    about = {"centre": 8.0, "lower": 7.0, "upper": 9.0}
+    [power] = find_power(job(n, expected={**expected(1 / ROWS, n), **about}), 0.01)
+    assert not power.absolute
+    assert power.shown == pytest.approx(shown[0] / 8.0)
+
+
+def test_two_jobs_alone_are_compared_by_a_label(tmp_path: Path, latentscale: Command) -> None:
+    rows = np.random.default_rng(4).normal(size=(600, 8))
+    np.save(tmp_path / "x.npy", rows)
+    (tmp_path / "l.txt").write_text("".join(f"{'abc'[i % 3]}\n" for i in range(600)))
+    options = ("--measures", "vendi,label_shares", "--output", tmp_path / "jobs")
+    run = latentscale("run", tmp_path / "x.npy", "--labels", tmp_path / "l.txt", *options)
+    assert run.code == 0, run.err
+    ended = latentscale("power", tmp_path / "jobs" / "x")
+    [line] = [line for line in ended.out.splitlines() if line.startswith("Rows (label ")]
+    assert " % of rows  33 % " in line
 
 
 def test_counts_of_a_job_alone_are_those_that_compare_finds(tmp_path: Path) -> None:
