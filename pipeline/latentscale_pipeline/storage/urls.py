@@ -75,6 +75,8 @@ def open_url(url: str) -> tuple[Any, str]:
         hint = how_to_install(extra) if extra else without_credentials(str(error))
         raise BadInput(f"{shown}: the library for {protocol}:// isn't installed; {hint}") from None
     except (ValueError, TypeError, OSError) as error:
+        if isinstance(error, OSError) and "://" not in url:
+            raise  # the folder that relative paths begin at is gone
         reason = first_line(error, without_credentials)
         raise BadInput(f"{shown}: can't open this kind of URL ({reason}); check it") from None
     return fs, str(path)
