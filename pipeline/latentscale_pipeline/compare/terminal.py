@@ -40,10 +40,10 @@ from latentscale_pipeline.views.terminal import (
 )
 
 GATES = {
-    "passed": ("passed  ", "green"),
-    "warned": ("warned  ", "yellow"),
-    "failed": ("FAILED  ", "bold red"),
-    "unchecked": ("UNKNOWN ", "bold red"),
+    "passed": ("passed     ", "green"),
+    "warned": ("warned     ", "yellow"),
+    "failed": ("FAILED     ", "bold red"),
+    "unchecked": ("UNCHECKED  ", "bold red"),
 }
 """Word and style of what a gate says."""
 

@@ -64,8 +64,8 @@ def test_gates_that_pass(
     ended = latentscale("compare", *jobs, "--gates", gates(PASSING, "{score: imd, max: 1}"))
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines()[-2:] == [
-        "passed  measure=vendi kernel=cosine order=1 max_drop=0.25 (1 score)",
-        "passed  score=imd max=1 (1 score)",
+        "passed     measure=vendi kernel=cosine order=1 max_drop=0.25 (1 score)",
+        "passed     score=imd max=1 (1 score)",
     ]
 
 
@@ -129,7 +129,7 @@ def test_unlike_scores_are_left_out_unless_told(
     gates.write_text("gates: [{measure: vendi, max_drop: 0.9}]")
     ended = latentscale("compare", jobs[0], other, "--gates", gates)
     assert ended.code == 2
-    assert ended.out.splitlines()[-1].startswith("UNKNOWN measure=vendi max_drop=0.9 ")
+    assert ended.out.splitlines()[-1].startswith("UNCHECKED  measure=vendi max_drop=0.9 ")
     assert ended.err.startswith(f"latentscale: {gates}: gates.0 selects vendi cosine, order 1 ")
     assert ended.err.endswith(
         "; compare anyway with --allow-incomparable (allow_incomparable: true in a workflow)\n"
@@ -206,7 +206,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     ended = latentscale("compare", *(argument.format(**places) for argument in arguments))
     assert ended.code == 2
     # A gate that can't be checked is beside a comparison that can be shown.
-    assert ended.out == "" or ended.out.splitlines()[-1].startswith("UNKNOWN measure=vendi ")
+    assert ended.out == "" or ended.out.splitlines()[-1].startswith("UNCHECKED  measure=vendi ")
     assert (ended.out == "") != ("gates.0 " in message)
     assert ended.err.startswith(f"latentscale: {message.format(**places)}")
     assert ended.err.count("\n") == 1
@@ -409,6 +409,6 @@ def test_gates_that_can_be_checked_are_beside_one_that_can_not(
     assert "❌ 1 of 4 gates failed. ❌ 2 of 4 gates can't be checked." in text
     assert "| unchecked:<br>" in text
     shown = latentscale("compare", *jobs, "--gates", path).out.splitlines()
-    assert "UNKNOWN measure=geomca min=1 (can't be checked)" in shown
+    assert "UNCHECKED  measure=geomca min=1 (can't be checked)" in shown
     refused_report = latentscale("report", *jobs, "--gates", path, "--output", tmp_path / "r.md")
     assert (refused_report.code, refused_report.err) == (2, f"latentscale: {reason}\n")

@@ -369,9 +369,9 @@ def test_plain_lines_hold_both_brackets() -> None:
         *("magnitude", "area", "corpus", "none", "3 ± 0", "job: all rows are the same"),
     ]
     assert text.splitlines()[-3:] == [
-        "passed  measure=vendi max_drop=0.1 (2 scores)",
-        "FAILED  measure=geomca max_drop=0.1 min=4.5 (1 score)",
-        "FAILED  measure=magnitude min=1 (1 score)",
+        "passed     measure=vendi max_drop=0.1 (2 scores)",
+        "FAILED     measure=geomca max_drop=0.1 min=4.5 (1 score)",
+        "FAILED     measure=magnitude min=1 (1 score)",
     ]
 
 

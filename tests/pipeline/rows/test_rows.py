@@ -588,6 +588,9 @@ def test_cleaned_corpora_are_not_said_to_share_rows(tmp_path: Path, latentscale:
     assert scores["leaks"]["value"] > 0.05
     assert scores["leaks"]["expected_reason"].startswith("rows near others were left out")
     assert "expected" in scores["exact leaks"]
+    page = (folder / "report.html").read_text()
+    assert "left out of the corpus before" in page
+    assert "left out of the reference before" in page
     # Many near rows are a finding beside any reference, and in a corpus that was cleaned once.
     near = [tmp_path / "c.npy", "--reference", tmp_path / "clean-reference.zarr"]
     ended = latentscale("run", *near, *options, "--name", "clean-reference")

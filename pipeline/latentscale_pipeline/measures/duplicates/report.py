@@ -106,6 +106,11 @@ class DuplicatesReport(MeasureReport):
         if found.pair is not None:
             far = format_number(found.pair.outlier_distance)
             said.append(("outliers", f"farther than {far} from every row of the reference"))
+        said += [
+            (f"left out of the {role} before", ", ".join(map(printable, part.left_out)))
+            for role, part in _parts(found).items()
+            if part.left_out
+        ]
         return said
 
 
