@@ -1,17 +1,15 @@
 """Shares of rows in corpora of different sizes, compared: no alarm because one has grown."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 
 from latentscale_pipeline.measures.duplicates.collect import counts_between
+from latentscale_pipeline.measures.duplicates.results import DuplicatesResults, RowsOfCorpus
 
 
-def found(rows: int, near: int) -> Any:
-    corpus = SimpleNamespace(rows=rows, exact_duplicates=0, near_duplicates=near)
-    return SimpleNamespace(corpus=corpus, pair=None)
+def found(rows: int, near: int) -> DuplicatesResults:
+    corpus = RowsOfCorpus(rows=rows, exact_duplicates=0, near_duplicates=near)
+    return DuplicatesResults(metric="cosine", within=0.05, corpus=corpus)
 
 
 @pytest.mark.parametrize(("rows", "growth", "pairs"), [(1000, 3, 2), (1000, 10, 2), (300, 10, 1)])
