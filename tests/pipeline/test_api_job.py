@@ -86,8 +86,16 @@ def test_labels_of_an_array_from_a_file_of_several_columns(tmp_path: Path) -> No
     for ours in (["a", "b"] * 120, None):
         both = run(sample(1), source, labels=ours, labels_column="kind", **plain)
         assert both.corpora["reference"].n == 240
-    run(sample(1), source, labels_column="kind", **named)
+    np.save(tmp_path / "r.npy", sample(2))
+    for each in (source, tmp_path / "r.npy"):
+        run(sample(1), each, labels_column="kind", **named)
     run(source, sample(1), reference_labels=table, labels_column="kind", **plain)
+    lines_of_one = tmp_path / "l.txt"
+    lines_of_one.write_text("a\nb\n" * 120)
+    for other in (sample(2), tmp_path / "r.npy"):
+        for texts in (["a", "b"] * 120, lines_of_one):
+            both = run(sample(1), other, labels_column="kind", reference_labels=texts, **named)
+            assert both.corpora["reference"].n == 240
     with pytest.raises(ValueError, match="name one in its header with reference_labels_column"):
         run(sample(1), sample(2), reference_labels=table, **plain)
 

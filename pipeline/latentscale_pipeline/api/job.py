@@ -523,14 +523,14 @@ def _take_columns(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Take the columns of files beside rows that are given as arrays; a source has its own.
 
-    A column of the corpus is one of the reference, too, unless another is named.
+    A column of the corpus is one of the reference, too, unless another is named or it is that of a
+    file beside the corpus.
     """
     columns: dict[str, str] = {}
     others: dict[str, str] = {}
     for name in SOURCE_TEXTS:
         own, other = f"{name}_column", f"reference_{name}_column"
         column, named = fields.get(own), fields.get(other)
-        usual = named or column
         in_file, beside_in_file = (
             isinstance(each.get(name), str | Path) for each in (given, beside)
         )
@@ -543,11 +543,14 @@ def _take_columns(
         if not _is_place(corpus):
             fields.pop(own, None)
             columns |= {name: str(column)} if column and in_file else {}
-            if _is_place(reference) and usual:
-                fields[other] = usual
+            if _is_place(reference) and column and not in_file and name not in beside:
+                fields.setdefault(other, column)
         if reference is not None and not _is_place(reference):
             fields.pop(other, None)
-            others |= {name: str(usual)} if usual and beside_in_file else {}
+            # A file of one value a line has no columns.
+            lines = str(beside.get(name, "")).endswith(".txt")
+            taken = named or (None if lines else column)
+            others |= {name: str(taken)} if taken and beside_in_file else {}
     return columns, others
 
 

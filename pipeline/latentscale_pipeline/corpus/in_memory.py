@@ -173,9 +173,10 @@ def _vector_column(rows: Any) -> Any:
 
 
 def _first_value(rows: Any, name: Any) -> Any:
-    column = rows[name]
-    if getattr(column, "ndim", 1) > 1:  # several columns have this name
+    names = list(_column_names(rows))
+    if names.count(name) > 1:
         return None
+    column = rows[name]
     first: Any = next(iter(column), None)
     return first.as_py() if hasattr(first, "as_py") else first
 

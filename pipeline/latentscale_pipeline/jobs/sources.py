@@ -66,6 +66,12 @@ class SourceChoice:
         """Return the choice that values by :data:`SOURCE_NAMES` make; None is for none."""
         vectors, columns = _fields(values, "")
         own, others = _fields(values, "reference_")
+        # A column of a file beside the corpus is none of a reference without such a file.
+        usual = {
+            name: column
+            for name, column in columns.items()
+            if values[name] is None or values[f"reference_{name}"] is not None
+        }
         corpus, reference = (
             FieldChoice(
                 *fields,
@@ -78,7 +84,7 @@ class SourceChoice:
             )
             for prefix, fields in (
                 ("", (vectors, columns)),
-                ("reference_", (vectors if own is None else own, columns | others)),
+                ("reference_", (vectors if own is None else own, usual | others)),
             )
         )
         of_reference = (name for name in SOURCE_NAMES if name.startswith("reference"))

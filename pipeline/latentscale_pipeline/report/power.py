@@ -144,7 +144,7 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
     labels = [
         _share_of_label(name, each)
         for name, each in counts
-        if each.label is not None and name not in judged
+        if each.label is not None and name not in judged and "reference" not in job.corpora
     ]
     compared = sum(
         bool(score.expected or score.samples or _name(score) in counted)

@@ -428,3 +428,24 @@ def test_measures_that_do_not_suit_unequal_dimensions_are_left_out(
     assert ended.code == 0, ended.err
     told = "ingest: measures left out: geomca (for corpora of equal dimensions)"
     assert ended.err.splitlines()[0] == told
+
+
+def test_a_column_of_a_file_beside_the_corpus_is_none_of_the_reference(
+    latentscale: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(0).normal(size=(60, 4)).astype("f4")
+    np.save("new.npy", rows)
+    np.save("old.npy", rows + 1)
+    Path("t.csv").write_text("topic,doc\n" + "".join(f"{'ab'[i % 2]},{i}\n" for i in range(60)))
+    options = ["--measures", "duplicates", "-o", "cluster={kind: serial}"]
+    files = ["--labels", "t.csv", "--labels-column", "topic"]
+    ended = latentscale("run", "new.npy", "--reference", "old.npy", *files, *options)
+    assert ended.code == 0, ended.err
+    # Beside a file of its own, it is.
+    own = ["--reference-labels", "t.csv"]
+    ended = latentscale("run", "new.npy", "--reference", "old.npy", *files, *own, *options)
+    assert ended.code == 0, ended.err
+    job = ended.out.split("report   ")[1].split("/report.html")[0]
+    shown = latentscale("rows", job, "--of", "reference", "--columns", "row,label", "--json").out
+    assert json.loads(shown.splitlines()[3]) == {"row": 3, "label": "b"}

@@ -73,6 +73,10 @@ def test_columns_of_a_data_frame_may_share_a_name() -> None:
     rows = np.arange(12, dtype="f4").reshape(4, 3)
     held = hold_rows(pandas.DataFrame(rows, columns=["a", "a", "b"]), "corpus")
     np.testing.assert_array_equal(held.read_all(), rows)
+    pyarrow = pytest.importorskip("pyarrow")
+    columns = [pyarrow.array(column) for column in rows.T]
+    held = hold_rows(pyarrow.table(columns, names=["a", "a", "b"]), "corpus")
+    np.testing.assert_array_equal(held.read_all(), rows)
 
 
 def test_a_table_of_arrow_is_read_as_a_data_frame_is() -> None:

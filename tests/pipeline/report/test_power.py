@@ -293,13 +293,21 @@ def test_a_score_that_is_about_0_is_shown_in_its_own_unit() -> None:
 def test_two_jobs_alone_are_compared_by_a_label(tmp_path: Path, latentscale: Command) -> None:
     rows = np.random.default_rng(4).normal(size=(600, 8))
     np.save(tmp_path / "x.npy", rows)
-    (tmp_path / "l.txt").write_text("".join(f"{'abc'[i % 3]}\n" for i in range(600)))
+    labels = ["rare"] * 20 + ["x"] * 280 + ["y"] * 300
+    (tmp_path / "l.txt").write_text("".join(f"{label}\n" for label in labels))
     options = ("--measures", "vendi,label_shares", "--output", tmp_path / "jobs")
     run = latentscale("run", tmp_path / "x.npy", "--labels", tmp_path / "l.txt", *options)
     assert run.code == 0, run.err
     ended = latentscale("power", tmp_path / "jobs" / "x")
     [line] = [line for line in ended.out.splitlines() if line.startswith("Rows (label ")]
-    assert " % of rows  33 % " in line
+    # The most frequent one takes the largest change.
+    assert line.startswith("Rows (label y)")
+    assert " % of rows  50 % " in line
+    # A job beside a reference without labels doesn't compare them.
+    np.save(tmp_path / "y.npy", rows + 0.01)
+    beside = ("--labels", tmp_path / "l.txt", "--reference", tmp_path / "y.npy", "--name", "beside")
+    assert latentscale("run", tmp_path / "x.npy", *beside, *options).code == 0
+    assert "label" not in latentscale("power", tmp_path / "jobs" / "beside").out
 
 
 def test_counts_of_a_job_alone_are_those_that_compare_finds(tmp_path: Path) -> None:

@@ -160,8 +160,12 @@ _UNREADABLE = {
 }
 """Beginnings of files that people try, and the way out."""
 
-_NO_TEXT = tuple(beginning for beginning in _UNREADABLE if not beginning.isascii())
-"""Those with which no text begins."""
+_COMPRESSED = tuple(
+    beginning
+    for beginning, problem in _UNREADABLE.items()
+    if problem.startswith("compressed") and not beginning.isascii()
+)
+"""Those of compressed files with which no text begins."""
 
 
 def _known_problem(start: bytes) -> str:
@@ -197,7 +201,7 @@ def open_values(file: File, kinds: str, column: str | None) -> tuple[Container, 
         else:
             start = _first_bytes(file)
             found = _by_content(file, start, values)
-            if found is None and any(start.startswith(sign) for sign in _NO_TEXT):
+            if found is None and any(start.startswith(sign) for sign in _COMPRESSED):
                 raise BadInput(f"{file.name}: {_known_problem(start)}")
             container = found or (
                 text.open_lines(file) if column is None else text.open_text(file, column=column)

@@ -149,6 +149,8 @@ class Dialect:
         """Return whether a field of a line stands between quotes."""
         if '"' not in line:
             return False
+        if self.delimiter == NO_DELIMITER:
+            return _QUOTED.fullmatch(line.strip(_BLANKS)) is not None
         start = 0
         for _ in range(place):
             quoted = _QUOTED.match(line, start)

@@ -147,12 +147,14 @@ def _compare(
     rows: int,
     usual_rows: int,
 ) -> list[tuple[str, ExpectedCount]]:
-    """Compare the shares of labels; the least usual comes first."""
+    """Compare the shares of labels; the least usual comes first, of equals the most frequent."""
     shares = {
         label: ExpectedCount(ours.get(label, 0), rows, theirs.get(label, 0), usual_rows)
         for label in labels
     }
-    return sorted(shares.items(), key=lambda pair: (pair[1].p, -abs(pair[1].z)))
+    return sorted(
+        shares.items(), key=lambda pair: (pair[1].p, -abs(pair[1].z), -theirs.get(pair[0], 0))
+    )
 
 
 def _score(label: str, count: int, rows: int) -> Score:

@@ -77,9 +77,9 @@ def test_values_of_a_table_of_one_column_may_stand_between_quotes(
         )
         assert corpus.texts("labels") == written
     # Quotes around a part of a value belong to it, as blanks do between quotes only.
-    path.write_text('"Hi" he said\n "a\tb"\n"c" \n5" disk\n e \n')
+    path.write_text('"Hi" he said  \n "a\tb "\n"c" \n5" disk\n e \n')
     corpus = ingest([str(tmp_path / "a.npy")], str(tmp_path / "q.zarr"), labels=str(path))
-    assert corpus.texts("labels") == ['"Hi" he said', "a\tb", "c", '5" disk', "e"]
+    assert corpus.texts("labels") == ['"Hi" he said', "a\tb ", "c", '5" disk', "e"]
     (tmp_path / "bom.csv").write_text('\ufeff"a, b"\nc\nc\nc\nc\n')
     corpus = ingest(
         [str(tmp_path / "a.npy")], str(tmp_path / "b.zarr"), labels=str(tmp_path / "bom.csv")
