@@ -18,8 +18,8 @@ from latentscale_pipeline.measures.base import CountedBetween, ExpectedScore
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.expected import with_expected
-from latentscale_pipeline.report.scores import freedom_of_error, report_of
-from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, SampledScore, Score
+from latentscale_pipeline.report.scores import freedom_of_error, report_of, score_of_share
+from latentscale_pipeline.results.model import ExpectedRange, SampledScore, Score
 from latentscale_pipeline.results.part import Role
 
 OTHER_SCALES = "its scale comes from the reference, which is another one in the baseline"
@@ -114,7 +114,10 @@ def label_scores_of_job(labels: Collection[str], job: FinishedJob) -> list[Score
     counts = list(_counts(job, None, labels))
     rows = job.corpora["corpus"].n
     return with_expected(
-        [_share(name, each, each.expected.expectation.found, rows) for name, each in counts],
+        [
+            score_of_share(name, each, each.expected.expectation.found, rows)
+            for name, each in counts
+        ],
         {place: each.expected for place, (_, each) in enumerate(counts)},
     )
 
@@ -153,27 +156,8 @@ def _of_label(
     found = each.expected.expectation
     rows, usual_rows = (one.corpora["corpus"].n for one in (job, baseline))
     return ComparedScore(
-        _share(measure, each, found.found, rows), _share(measure, each, found.centre, usual_rows)
-    )
-
-
-def _share(measure: str, each: CountedBetween, value: float, rows: int) -> Score:
-    # Reading results needs no numerical library.
-    from latentscale.sampling.shares import share_error
-
-    return Score(
-        measure=measure,
-        of=each.of,
-        score=each.score,
-        label=each.label,
-        value=value,
-        lower=value,
-        upper=value,
-        bounds="exact",
-        unit=SHARE_OF_ROWS,
-        sampling_error=share_error(round(value * rows), rows),
-        sampling_method="counts",
-        size_dependent=False,
+        score_of_share(measure, each, found.found, rows),
+        score_of_share(measure, each, found.centre, usual_rows),
     )
 
 

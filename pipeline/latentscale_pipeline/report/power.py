@@ -27,7 +27,7 @@ from latentscale_pipeline.measures.fresh_samples import (
     SampleSizes,
 )
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.scores import freedom_of_error
+from latentscale_pipeline.report.scores import freedom_of_error, score_of_share
 from latentscale_pipeline.report.verdict import LEVEL, headlines_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
 from latentscale_pipeline.results.part import Role
@@ -142,7 +142,7 @@ def find_power(job: FinishedJob, change: float) -> list[Power]:
     judged = {score.measure for score in headlines}
     # A job alone has no score of its labels, but jobs are compared by their shares.
     labels = [
-        _share_of_label(name, each)
+        score_of_share(name, each, each.expected.expectation.found, job.corpora["corpus"].n)
         for name, each in counts
         if each.label is not None and name not in judged and "reference" not in job.corpora
     ]
@@ -185,21 +185,6 @@ def _counts(job: FinishedJob) -> list[tuple[str, CountedBetween]]:
         if (part := job.results.part(name)) is not None
         for each in measure.counts_between(part, part, n, n)
     ]
-
-
-def _share_of_label(measure: str, each: CountedBetween) -> Score:
-    value = each.expected.expectation.found
-    return Score(
-        measure=measure,
-        of=each.of,
-        score=each.score,
-        label=each.label,
-        value=value,
-        lower=value,
-        upper=value,
-        bounds="exact",
-        unit=SHARE_OF_ROWS,
-    )
 
 
 def _power(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 
-from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.measures.base import CountedBetween, MeasureReport
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.results.definitions import Definition
-from latentscale_pipeline.results.model import Results, Score
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, Results, Score
 from latentscale_pipeline.views.content import Section, Table, table_of
 from latentscale_pipeline.views.formatting import format_number, printable
 from latentscale_pipeline.views.scores import (
@@ -47,6 +47,27 @@ def freedom_of_error(score: Score) -> int:
     value, lower, upper = score.numbers
     narrow = max(upper - value, value - lower) <= NARROW_BRACKET * score.sampling_error
     return min(definition.error_freedom, score.sampling_freedom or sys.maxsize) if narrow else 0
+
+
+def score_of_share(measure: str, each: CountedBetween, value: float, rows: int) -> Score:
+    """Return the score of a share of rows that jobs compare; a job alone has none."""
+    # Reading results needs no numerical library.
+    from latentscale.sampling.shares import share_error
+
+    return Score(
+        measure=measure,
+        of=each.of,
+        score=each.score,
+        label=each.label,
+        value=value,
+        lower=value,
+        upper=value,
+        bounds="exact",
+        unit=SHARE_OF_ROWS,
+        sampling_error=share_error(round(value * rows), rows),
+        sampling_method="counts",
+        size_dependent=False,
+    )
 
 
 def section_of(name: str, place: int) -> Section:
