@@ -47,6 +47,7 @@ def results(
     reference: tuple[int, str] | None = None,
     measures: dict[str, Any] | None = None,
     weighted: bool | None = None,
+    weights: str | None = None,
 ) -> dict[str, Any]:
     """Return a results document with what a comparison reads, and nothing else."""
     return {
@@ -54,7 +55,8 @@ def results(
         "job": {"id": f"{name}-1a2b3c4d", "name": name},
         "corpora": {
             "corpus": {"n": n, "fingerprint": fingerprint}
-            | ({} if weighted is None else {"weighted": weighted}),
+            | ({} if weighted is None else {"weighted": weighted})
+            | ({} if weights is None else {"weighted": True, "weights_fingerprint": weights}),
             "reference": None
             if reference is None
             else {"n": reference[0], "fingerprint": reference[1]},

@@ -6,8 +6,9 @@ folder, seed and corpus. They must agree in
 * the settings of a measure that both jobs have and that decide the score; one that an earlier
   version didn't have has its default, and weights are used only where rows have some;
 * the scales of a measure that were derived from data (epsilon, cut-off scale, bandwidths). They
-  match if they are equal, or if both were derived from the same vectors. With another seed, other
-  pairs of rows are drawn, so the scales differ a little; this is noted but not refused;
+  match if they are equal, or if both were derived from the same vectors with the same weights.
+  With another seed, other pairs of rows are drawn, so the scales differ a little; this is noted but
+  not refused;
 * the number of rows, for a score that depends on it;
 * the reference's vectors, for a score of the pair, and whether they are those of the corpus.
 """
@@ -24,7 +25,7 @@ from pydantic_core import to_jsonable_python
 
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.results.model import ROLES, Score
+from latentscale_pipeline.results.model import ROLES, Corpus, Score
 from latentscale_pipeline.storage.canonical import plain
 from latentscale_pipeline.views.formatting import format_number, printable
 
@@ -155,8 +156,7 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
             by_measure[measure] = tuple(
                 each for each in found if not scores or any(_matters(each, s) for s in scores)
             )
-    sources = [_scale_source(each) for each in (job, baseline)]
-    same_source = sources[0] is not None and sources[0] == sources[1]
+    same_source = have_same_rows(*(_scale_source(each) for each in (job, baseline)))
     references = [each.corpora.get("reference") for each in (job, baseline)]
     own = len({found.fingerprint if found else None for found in references}) == 1
     if not own and all(references):
@@ -218,13 +218,26 @@ def _setting_differences(path: str, ours: Any, theirs: Any) -> Iterator[Mismatch
         yield Mismatch("setting", path, ours, theirs)
 
 
-def _scale_source(job: FinishedJob) -> str | None:
-    """Return the fingerprint of the vectors that scales were derived from; None if they weren't."""
+def have_same_rows(ours: Corpus | None, theirs: Corpus | None) -> bool:
+    """Return whether two corpora have the same vectors in the same order, of the same weights.
+
+    The weights in results of earlier versions aren't known, and count as others.
+    """
+    if ours is None or theirs is None:
+        return False
+    weights = ours.weights_fingerprint
+    same = weights == theirs.weights_fingerprint
+    if weights is None:
+        same &= not ours.weighted and not theirs.weighted
+    return same and (ours.n, ours.fingerprint) == (theirs.n, theirs.fingerprint)
+
+
+def _scale_source(job: FinishedJob) -> Corpus | None:
+    """Return the corpus that scales were derived from; None if they weren't."""
     source = (job.settings or {}).get("scales_from")
     if source == "auto":
         source = "reference" if "reference" in job.corpora else "corpus"
-    corpus = job.corpora.get(source) if source in ("corpus", "reference") else None
-    return None if corpus is None else corpus.fingerprint
+    return job.corpora.get(source) if source in ("corpus", "reference") else None
 
 
 def _scale_differences(job: FinishedJob, baseline: FinishedJob) -> Iterator[tuple[str, Mismatch]]:

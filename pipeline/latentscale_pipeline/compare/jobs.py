@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from latentscale_pipeline.compare.comparability import Mismatch, find_comparability
+from latentscale_pipeline.compare.comparability import Mismatch, find_comparability, have_same_rows
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.expectations import expect_scores
 from latentscale_pipeline.compare.rows_changed import RowChanges
@@ -80,10 +80,7 @@ class Comparison:
         return self._same_rows("reference")
 
     def _same_rows(self, role: Role = "corpus") -> bool:
-        ours, theirs = (job.corpora.get(role) for job in (self.job, self.baseline))
-        if ours is None or theirs is None:
-            return False
-        return (ours.n, ours.fingerprint) == (theirs.n, theirs.fingerprint)
+        return have_same_rows(*(job.corpora.get(role) for job in (self.job, self.baseline)))
 
     def _new_rows(self) -> list[RowsToLookAt] | None:
         """Return the job's rows to look at that the baseline doesn't name for the same reason.

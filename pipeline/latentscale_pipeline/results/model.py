@@ -233,6 +233,8 @@ class Corpus(Part):
     """Hash of the vectors, independent of the source's format."""
     weighted: Absent[bool] = None
     """Whether its rows have weights."""
+    weights_fingerprint: Absent[Text] = None
+    """Hash of the weights as they are stored; absent without weights."""
     duplicates: Count | None = None
     """Number of rows that repeat an earlier one."""
     duplicates_reason: Absent[Reason] = None

@@ -320,6 +320,16 @@ def test_the_same_rows_show_no_difference() -> None:
     assert verdict.reason == "Both jobs measured the same rows."
 
 
+@pytest.mark.parametrize("theirs", ["f00d", None])
+def test_rows_of_other_weights_are_other_rows(theirs: str | None) -> None:
+    """Nor are they known to be the same where results of an earlier version don't say."""
+    ours = job(row(3.0), weights="c0de")
+    verdict = compare(ours, job(row(1.0), name="release", weighted=True, weights=theirs)).verdict
+    assert verdict.value == "cannot_tell"
+    same = compare(ours, job(row(3.0), name="release", weights="c0de")).verdict
+    assert same.reason == "Both jobs measured the same rows."
+
+
 def test_with_more_scores_unknown_than_known_nobody_can_tell() -> None:
     own = [row(0.01, measure="duplicates", score="leaks", of="pair", unit="share of rows")]
     scores = [

@@ -438,12 +438,17 @@ def scaled(
 
 
 def scaled_jobs(
-    ours: dict[str, Any], theirs: dict[str, Any], scales_from: str = "auto", print_: str = "c0ffee"
+    ours: dict[str, Any],
+    theirs: dict[str, Any],
+    scales_from: str = "auto",
+    print_: str = "c0ffee",
+    weights: str | None = None,
 ) -> tuple[Any, Any]:
     settings_ = {**SETTINGS, "scales_from": scales_from}
+    baseline = weights and "c0de"
     return (
-        job(row(1.0), measures=ours, settings=settings_, fingerprint=print_),
-        job(row(1.0), measures=theirs, settings=settings_, name="release"),
+        job(row(1.0), measures=ours, settings=settings_, fingerprint=print_, weights=weights),
+        job(row(1.0), measures=theirs, settings=settings_, name="release", weights=baseline),
     )
 
 
@@ -466,6 +471,11 @@ def test_scales_derived_from_other_vectors_may_not_differ(
     [note] = found.notes
     assert note.startswith(message)
     assert note.endswith("derived from the same vectors by another draw of rows")
+
+
+def test_scales_derived_with_other_weights_may_not_differ() -> None:
+    ours, theirs = scaled_jobs(scaled(), scaled(bandwidths=(1.5, 2.5)), weights="f00d")
+    assert "bandwidth 2 of vendi rbf is 2 here and 2.5 in" in refusal(ours, theirs)
 
 
 def test_scales_that_other_settings_derived_are_named_by_the_settings() -> None:
