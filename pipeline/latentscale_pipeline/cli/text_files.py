@@ -16,9 +16,17 @@ _NOT_REPLACED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.ENAM
 
 
 def read_text(path: str | Path, what: str) -> str:
-    """Return a file's text; an error is one line with the reason, and asks for ``what``."""
+    """Return a file's text; an error is one line with the reason, and asks for ``what``.
+
+    The file may be named by a path or a URL.
+    """
     try:
+        if "://" in str(path):
+            folder, _, name = str(path).rpartition("/")
+            return ObjectStore(folder).read(name).decode("utf-8-sig")
         return Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise BadInput(f"{path}: {os.strerror(errno.ENOENT)}; name {what}") from None
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}; name {what}") from None
     except UnicodeDecodeError:

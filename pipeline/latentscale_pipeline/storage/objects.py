@@ -91,6 +91,9 @@ UNREACHABLE = {
 OVERLOADED = {408, 429, 500, 502, 503, 504}
 """HTTP status codes after which a request is repeated."""
 
+REFUSED = {401, 403}
+"""HTTP status codes of requests that nobody, or not this user, may make."""
+
 MAX_SENDS = 4
 """How often an object is sent if a store acknowledges it but doesn't have it."""
 
@@ -699,11 +702,21 @@ def _patience(error: Exception, is_local: bool) -> float:
         return 0.0
     number = error.errno if isinstance(error, OSError) else None
     names = {kind.__name__ for kind in type(error).__mro__}
-    status = getattr(error, "code", None) or getattr(error, "status_code", None)
-    if number in TRANSIENT_ERRNOS or names & UNREACHABLE or status in OVERLOADED:
+    if number in TRANSIENT_ERRNOS or names & UNREACHABLE or _http_status(error) in OVERLOADED:
         return PATIENCE_SECONDS
     passes_perhaps = number in FULL - {errno.EFBIG} or (isinstance(error, OSError) and not is_local)
     return SHORT_PATIENCE_SECONDS if passes_perhaps else 0.0
+
+
+def is_refused(error: BaseException | None) -> bool:
+    """Return whether an error says that access to an object isn't permitted."""
+    return isinstance(error, PermissionError) or _http_status(error) in REFUSED
+
+
+def _http_status(error: BaseException | None) -> Any:
+    """Return the status that a server answered with, as the libraries of stores keep it."""
+    names = "status", "status_code", "code"
+    return next((found for name in names if (found := getattr(error, name, None))), None)
 
 
 def _explained(error: Exception, where: str) -> LatentscaleError:
@@ -713,7 +726,7 @@ def _explained(error: Exception, where: str) -> LatentscaleError:
             f"{where}: the disk is full or over quota; free some space and run the "
             "same command again"
         )
-    if number in {errno.EACCES, errno.EPERM, errno.EROFS} or isinstance(error, PermissionError):
+    if number in {errno.EACCES, errno.EPERM, errno.EROFS} or is_refused(error):
         return BadInput(f"{where}: permission denied; choose another place or change permissions")
     if type(error).__name__ in WITHOUT_CREDENTIALS:
         return BadInput(f"{where}: no credentials; set them in the environment")

@@ -111,8 +111,13 @@ def test_source_corpus_and_jobs_may_be_anywhere(
     assert found.code == 0, found.err
     assert timeless(json.loads(found.out)) == timeless(json.loads(first.out))
     # A source that isn't a corpus yet is made into one below the output.
-    found = latentscale("run", write_job(f"{place}/rows.npy", f"{place}/jobs"), "--json")
+    described = write_job(f"{place}/rows.npy", f"{place}/jobs")
+    ObjectStore(place).write("job.yaml", described.read_bytes())
+    found = latentscale("run", f"{place}/job.yaml", "--json")
     assert timeless(json.loads(found.out)) == timeless(json.loads(first.out))
+    found = latentscale("run", f"{place}/none.yaml")
+    missing = "No such file or directory; name a YAML file that describes a job"
+    assert (found.code, found.err) == (2, f"latentscale: {place}/none.yaml: {missing}\n")
 
 
 def test_workers_are_told_that_memory_is_out_of_reach(

@@ -276,11 +276,13 @@ def choose_column(container: Container, name: str | None, kinds: str) -> Field:
     )
 
 
-def find_column(container: Container, names: Collection[str], rows: int) -> Field | None:
-    """Return the first field with one of these names that holds texts or whole numbers."""
+def find_column(
+    container: Container, names: Collection[str], rows: int, kinds: str
+) -> Field | None:
+    """Return the first field with one of these names and kinds of dtypes that isn't dated."""
     for name in names:
         for field in container.fields:
-            fits = field.shape == (rows,) and field.dtype.kind in KINDS
+            fits = field.shape == (rows,) and field.dtype.kind in kinds
             if field.name == name and fits and not (field.dated or field.unseen):
                 return field
     return None

@@ -14,10 +14,16 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError, first_line
-from latentscale_pipeline.storage.objects import FULL, ObjectStore
+from latentscale_pipeline.storage.objects import (
+    FULL,
+    ObjectStore,
+    is_refused,
+    run_requests,
+)
 from latentscale_pipeline.storage.urls import has_query, strip_credentials
 
 BLOCK_BYTES = 8 << 20
@@ -33,6 +39,7 @@ _CHANGES = (
     *("ETag", "etag", "xet_hash", "blob_id", "mtime"),
     *("LastModified", "last_modified", "Last-Modified", "created"),
 )
+_SAMPLES, _SAMPLE_BYTES = 16, 1 << 16
 # Their errors aren't OSErrors.
 _STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure", "httpx", "httpx2"}
 
@@ -41,7 +48,8 @@ _STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure", "httpx", "httpx2"}
 class File:
     """A file or folder with its file system and its entry in a listing.
 
-    ``changed`` is its etag or modification time, and on a disk also that of its entry there.
+    ``changed`` is its etag or modification time, and on a disk also that of its entry there; None
+    for a folder, and for a file of a server that tells neither.
     """
 
     fs: Any
@@ -88,6 +96,19 @@ class File:
         path = self.path.partition("?")[0] if has_query(self.path) else self.path
         name = path.rsplit("/", 1)[-1].lower()
         return name[name.rfind(".") :] if "." in name else ""
+
+    def sample_content(self) -> str:
+        """Return a hash of the file's beginning, its end, and parts at equal distances between.
+
+        Together these are 1 MiB; of a smaller file it is a hash of all bytes.
+        """
+        ranges = [(0, self.size)]
+        if self.size > _SAMPLES * _SAMPLE_BYTES:
+            starts = np.linspace(0, self.size - _SAMPLE_BYTES, _SAMPLES).astype(np.int64)
+            ranges = [(start, start + _SAMPLE_BYTES) for start in starts.tolist()]
+        store = ObjectStore(self.address)
+        parts = run_requests(lambda each: store.read_range("", *each), ranges)
+        return xxhash.xxh3_128_hexdigest(b"".join(parts))
 
     def open(self) -> BinaryIO:
         """Open the file for reading; unbuffered on a disk, with read-ahead in a store."""
@@ -155,6 +176,8 @@ def file_errors(where: str) -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in _STORE_LIBRARIES:
             raise
+        if is_refused(error):
+            raise BadInput(f"{where}: permission denied; change the file's permissions") from error
         raise Incomplete(
             f"{where}: can't be reached ({first_line(error)}); check the address and the "
             "credentials, then run the same command again"

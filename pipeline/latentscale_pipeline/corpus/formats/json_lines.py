@@ -245,7 +245,9 @@ def _number(value: Any, field: Field, where: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # True and false are spelt as columns of other formats have them.
+    as_is = isinstance(value, str | bool)
+    text = str(value) if as_is else json.dumps(value, ensure_ascii=False)
     # A text that was cut may end in half of a character, which no encoding has.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -320,7 +320,7 @@ def find_corpus(
     patterns = [source] if isinstance(source, str) else list(source)
     fields = fields or FieldChoice()
     store = ObjectStore(patterns[0])
-    if len(patterns) == 1 and not fields and (store.exists(MANIFEST_KEY) or is_unfinished(store)):
+    if len(patterns) == 1 and not fields and _holds_corpus(store):
         return open_corpus(patterns[0])
     key = source_key(patterns, output_store_url)
     if fields:
@@ -339,6 +339,17 @@ def find_corpus(
         patterns, output_store_url, vectors=fields.vectors, columns=fields.inside
     )
     return UningestedCorpus(store.url, target, sources, fields)
+
+
+def _holds_corpus(store: ObjectStore) -> bool:
+    """Return whether there is a corpus, or an unfinished one, rather than a source of vectors."""
+    try:
+        return store.exists(MANIFEST_KEY) or is_unfinished(store)
+    except BadInput:
+        # Many stores refuse to say whether there is anything below a file that everyone may read.
+        if store.is_local:
+            raise
+        return False
 
 
 def _open_whole(target: str) -> Corpus:

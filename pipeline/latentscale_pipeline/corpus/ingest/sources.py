@@ -33,7 +33,7 @@ from latentscale_pipeline.corpus.formats.file import File, file_errors
 from latentscale_pipeline.corpus.formats.npy import PYTHON_OBJECTS
 from latentscale_pipeline.corpus.formats.zarr import CorpusRows, is_zarr
 from latentscale_pipeline.errors import BadInput, SourceChanged, first_line
-from latentscale_pipeline.storage.objects import ObjectStore, retry_while_unreachable
+from latentscale_pipeline.storage.objects import ObjectStore, is_refused, retry_while_unreachable
 from latentscale_pipeline.storage.urls import (
     is_archive,
     open_url,
@@ -196,7 +196,8 @@ class Sources:
     def _described(self, field: Field) -> str:
         if field.name not in NAMES:
             return field.name
-        if field.dtype.kind not in KINDS or field.dated or field.unseen:
+        (name,) = (name for name, names in COLUMNS.items() if field.name in names)
+        if field.dtype.kind not in _kinds(name) or field.dated or field.unseen:
             return f"{field.name} ({field.kind}: {_why_left_out(field)})"
         lacking = (source.path for source in self.items if field.name not in source.names)
         without = next(lacking, None)
@@ -357,6 +358,11 @@ def open_sources(
     return Sources(tuple(items), tuple(skipped), whole.hexdigest(), listing)
 
 
+def _kinds(name: str) -> str:
+    """Return the kinds of dtypes of columns that are ids, labels or texts by their names."""
+    return f"{KINDS}b" if name == "labels" else KINDS
+
+
 def _why_left_out(field: Field) -> str:
     if field.name in COLUMNS["labels"] and field.dtype.kind == "f":
         return f"--labels-column {field.name} takes it if all are whole numbers"
@@ -374,7 +380,7 @@ def _with_named(items: list[Source], columns: Mapping[str, str]) -> list[Source]
         found = [
             column
             for source in items
-            if (column := find_column(source.container, names, source.rows)) is not None
+            if (column := find_column(source.container, names, source.rows, _kinds(name)))
         ]
         if name in columns or len(found) < len(items):
             continue
@@ -437,6 +443,8 @@ def _state(file: File) -> int:
 def _identity(file: File) -> bytes:
     """Return path, size and times of change (or etag) of a file, or of all files in a folder.
 
+    A server may tell neither for its files; parts of their content stand for it then.
+
     Files on the web whose addresses differ in their queries differ, unless it is in signatures.
     """
     files = [file]
@@ -444,8 +452,13 @@ def _identity(file: File) -> bytes:
         with file_errors(file.name):
             found = file.fs.find(file.path, detail=True)
         files = [File.of(file.fs, found[path] | {"name": path}) for path in sorted(found)]
-    about = ([_distinct_name(each), each.size, each.changed] for each in files)
-    lines = (json.dumps(each) + "\n" for each in about)
+    lines = []
+    for each in files:
+        changed = each.changed
+        if changed is None and not each.is_folder:
+            with file_errors(each.name):
+                changed = each.sample_content()
+        lines.append(json.dumps([_distinct_name(each), each.size, changed]) + "\n")
     return "".join(lines).encode()
 
 
@@ -511,10 +524,17 @@ def find_files(pattern: str, target: str | None = None) -> list[File]:
 
 def _is_there(fs: Any, path: str, shown: str) -> bool:
     try:
-        return bool(fs.exists(path))
+        if fs.exists(path):
+            return True
+        if not any(sign in path for sign in "*?["):
+            fs.info(path)  # says why not
+    except FileNotFoundError as error:
+        if is_refused(error.__cause__):
+            raise PermissionError(shown) from error
     except ValueError as error:  # of an address that is none
         reason = first_line(error, without_credentials)
         raise BadInput(f"{shown}: can't open this kind of URL ({reason}); check it") from None
+    return False
 
 
 def _sized(file: File) -> File:

@@ -21,6 +21,7 @@ from latentscale_pipeline.measures.base import (
 from latentscale_pipeline.measures.label_shares import counts
 from latentscale_pipeline.measures.label_shares.results import LabelShare, LabelSharesResults
 from latentscale_pipeline.measures.label_shares.scores import SCORES
+from latentscale_pipeline.measures.label_shares.spelling import note_spelling
 
 MIN_ROWS = 20
 """Fewest rows in both corpora together of a label that is compared."""
@@ -70,6 +71,7 @@ def collect_label_shares(facts: JobFacts, labelled: Sequence[Role], results: Res
         part,
         tuple(_score(label, ours.get(label, 0), rows) for label, _ in unusual),
         expected={place: ExpectedScore(rows, share) for place, (_, share) in enumerate(unusual)},
+        remark=note_spelling(ours, theirs),
     )
 
 

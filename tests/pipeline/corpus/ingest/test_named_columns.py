@@ -93,6 +93,29 @@ def test_values_of_a_table_of_one_column_may_stand_between_quotes(
     assert corpus.texts("labels") == ['"en"', '"de"', '"en"', '"de"', "fr"]
 
 
+def test_true_and_false_are_spelt_alike_in_every_format(tmp_path: Path) -> None:
+    flags = [row % 3 == 0 for row in range(N)]
+    np.savez(tmp_path / "a.npz", v=VECTORS, label=np.array(flags))
+    with (tmp_path / "a.csv").open("w", newline="") as opened:
+        writer = csv.writer(opened)
+        writer.writerow(["label", "a", "b", "c"])
+        writer.writerows([flag, *row.tolist()] for flag, row in zip(flags, VECTORS, strict=True))
+    sources = [
+        table(tmp_path / "a.parquet", label=flags),
+        lines(tmp_path / "a.jsonl", label=[*flags]),
+        str(tmp_path / "a.npz"),
+        str(tmp_path / "a.csv"),
+    ]
+    for place, source in enumerate(sources):
+        assert "labels from column label" in list(describe_sources(open_sources([source])))
+        corpus = ingest([source], str(tmp_path / f"{place}.zarr"))
+        assert corpus.texts("labels") == [str(flag) for flag in flags]
+    # Beside other values, too.
+    mixed = lines(tmp_path / "b.jsonl", label=[True, "true", False, 1, 1.5, None])
+    corpus = ingest([mixed], str(tmp_path / "b.zarr"))
+    assert corpus.texts("labels") == ["True", "true", "False", "1", "1.5", ""]
+
+
 def test_labels_of_python_objects_in_an_archive_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, v=VECTORS, labels=np.array(LABELS, object))

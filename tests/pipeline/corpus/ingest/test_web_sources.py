@@ -1,9 +1,11 @@
 """Files on a web server: addresses with queries, servers that send no parts or no sizes."""
 
+import io
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -20,18 +22,22 @@ ROWS = {number: np.random.default_rng(number).normal(size=(30, 4)) for number in
 
 
 class Server(BaseHTTPRequestHandler):
-    """Sends ``/a.npy?id=N`` in parts, ``/whole/…`` only as a whole, ``/endless/…`` without size."""
+    """Sends ``/a.npy?id=N`` in parts, ``/whole/…`` only as a whole, ``/endless/…`` without size.
+
+    Nobody may read ``/private/…``. What doesn't exist below ``/hidden/…`` is refused, too.
+    """
 
     protocol_version = "HTTP/1.1"
+    files: ClassVar[dict[int, bytes]] = {}
 
     def do_GET(self) -> None:
         asked = urlsplit(self.path)
-        if not asked.path.endswith("a.npy"):
-            self.send_error(404)
+        if asked.path.startswith("/private") or not asked.path.endswith("a.npy"):
+            self.send_error(403 if asked.path.startswith(("/private", "/hidden")) else 404)
             return
-        data = self.server.files[int(parse_qs(asked.query).get("id", ["1"])[0])]  # type: ignore[attr-defined]
+        data = self.files[int(parse_qs(asked.query).get("id", ["1"])[0])]
         wanted = self.headers.get("Range")
-        if wanted and asked.path == "/a.npy":
+        if wanted and asked.path in {"/a.npy", "/hidden/a.npy"}:
             first, last = wanted.removeprefix("bytes=").split("-")
             part = data[int(first) : int(last) + 1]
             self.send_response(206)
@@ -55,15 +61,17 @@ class Server(BaseHTTPRequestHandler):
         del format, args
 
 
+def stored(rows: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, rows.astype(np.float32))
+    return file.getvalue()
+
+
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("files")
-    files = {}
+def address() -> Iterator[str]:
     for number, rows in ROWS.items():
-        np.save(folder / "a.npy", rows.astype(np.float32))
-        files[number] = (folder / "a.npy").read_bytes()
+        Server.files[number] = stored(rows)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    server.files = files  # type: ignore[attr-defined]
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
@@ -115,6 +123,39 @@ def test_a_server_that_sends_no_parts_is_refused_at_once(
     assert ended.code == 2
     assert ended.err == (
         f"latentscale: {address}/{folder}/a.npy: {reason}; download the file and name it there\n"
+    )
+
+
+@pytest.mark.parametrize("n", [30, 200_000])
+def test_a_file_of_a_server_that_tells_no_change_is_known_by_its_content(
+    address: str, n: int
+) -> None:
+    rows = np.random.default_rng(n).normal(size=(n, 4))
+    Server.files[3] = stored(rows)
+    key = source_key([f"{address}/a.npy?id=3"])
+    assert source_key([f"{address}/a.npy?id=3"]) == key
+    for row in (0, n // 2, n - 1):
+        Server.files[3] = stored(np.vstack([rows[:row], rows[row:][::-1]]))
+        assert (source_key([f"{address}/a.npy?id=3"]) == key) == (row == n - 1)
+
+
+def test_a_file_may_be_read_where_what_is_missing_is_refused(address: str, tmp_path: Path) -> None:
+    """Many stores say so of anything below a file, unless all may list their content."""
+    corpus = ensure_corpus(f"{address}/hidden/a.npy?id=2", str(tmp_path))
+    np.testing.assert_allclose(corpus.read_all(), ROWS[2], rtol=1e-6)
+    corpus = ensure_corpus(f"{address}/hidden/a.npy", str(tmp_path))
+    np.testing.assert_allclose(corpus.read_all(), ROWS[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("command", ["plan", "ingest"])
+def test_a_file_that_nobody_may_read_is_bad_input(
+    address: str, tmp_path: Path, latentscale: Command, command: str
+) -> None:
+    target = [str(tmp_path / "c.zarr")] if command == "ingest" else []
+    ended = latentscale(command, f"{address}/private/a.npy", *target)
+    assert ended.code == 2
+    assert ended.err == (
+        f"latentscale: {address}/private/a.npy: permission denied; change the file's permissions\n"
     )
 
 

@@ -17,6 +17,7 @@ from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.measures.label_shares import collect, counts
+from latentscale_pipeline.measures.label_shares.spelling import note_spelling
 from latentscale_pipeline.report import FORMATS, job_report
 from latentscale_pipeline.report.verdict import look_commands
 from tests.conftest import Ended
@@ -333,6 +334,33 @@ def test_labels_that_only_one_corpus_has_are_not_compared_and_the_verdict_says_s
     asked = {"vendi": {"kernels": ["cosine"], "orders": [1]}, "label_shares": {}}
     document = run(tmp_path, without, without, measures=asked).results.document()
     assert document["measures"]["label_shares_reason"] == "the corpus has no labels"
+
+
+@pytest.mark.parametrize(
+    ("label", "other"), [("1", "1.0"), ("true", "True"), ("new york", "New  York"), ("ｆｒ", "fr")]
+)
+def test_labels_that_differ_in_spelling_alone_are_named(label: str, other: str) -> None:
+    said = (
+        f"Labels were compared as they are spelt, and '{label}' of the corpus may be '{other}' of "
+        "the reference{}: if so, spell them alike."
+    )
+    assert note_spelling({label: 3, "de": 2}, {other: 3, "de": 2}) == said.format("")
+    more = note_spelling([label, "～a", "～b"], [other, "～A", "～B"])
+    assert more == said.format(", and 2 more such pairs")
+    # Labels that both have, and versions, are spelt as they are.
+    assert note_spelling([label, other, "1.1"], [other, "1.10", "v1.0"]) is None
+
+
+def test_a_verdict_on_labels_says_that_their_spelling_differs(tmp_path: Path) -> None:
+    labels = draw(1, 200, {"0": 0.5, "1": 0.5})
+    corpus = store(tmp_path, "corpus", [f"{label}.0" for label in labels], 1, 200)
+    reference = store(tmp_path, "reference", labels, 2, 200)
+    verdict = run(tmp_path, corpus, reference).results.verdict
+    assert verdict is not None
+    assert verdict.value == "differs"
+    assert "'0.0' of the corpus may be '0' of the reference, and 1 more such pair: if" in str(
+        verdict.also
+    )
 
 
 def test_every_label_that_is_not_usual_is_named_with_its_direction(tmp_path: Path) -> None:
