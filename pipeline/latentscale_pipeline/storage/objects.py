@@ -399,6 +399,12 @@ class ObjectStore:
         with contextlib.suppress(FileNotFoundError):
             self._attempt(lambda: self._fs.rm_file(self._path(key)), key)
 
+    def remove_empty_folder(self) -> None:
+        """Delete the store's own folder of a disk if nothing is in it; stores have no folders."""
+        if self.is_local:
+            with contextlib.suppress(OSError):
+                Path(self._path("")).rmdir()
+
     def remove_all(self, prefix: str = "") -> None:
         """Delete everything below a prefix, including temporary files of killed writers."""
         for _ in range(MAX_SENDS):

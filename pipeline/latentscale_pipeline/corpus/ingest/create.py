@@ -146,13 +146,15 @@ def ingest(
     opened, sidecars = open_given(sources, corpus_url, files, dict(columns or {}))
     store = ObjectStore(corpus_url)
     _check_target(store, opened, overwrite)
-    before = _corpus_there(store)
+    before, is_new = _corpus_there(store), not store.exists("")
     started = time.time()
 
     def take_back() -> None:
         there = _corpus_there(store)
         if there is not None or not store.exists(MANIFEST_KEY):
             _collect_garbage(store, None if there is None else there.manifest, started)
+        if is_new:
+            store.remove_empty_folder()
 
     with rollback_on_failure(take_back):
         group = {GROUP_KEY: group_document(OWNERSHIP)}

@@ -255,8 +255,11 @@ def test_a_bad_sidecar_is_one_line(tmp_path: Path, case: str) -> None:
     with pytest.raises(BadInput, match=message) as raised:
         ingest([source], str(tmp_path / "c"), **{name: str(tmp_path / "s")})
     assert str(raised.value).startswith(f"{tmp_path}/s: ")
-    with pytest.raises(BadInput):
-        open_corpus(str(tmp_path / "c"))
+    assert not (tmp_path / "c").exists()
+    (tmp_path / "c").mkdir()
+    with pytest.raises(BadInput, match=message):
+        ingest([source], str(tmp_path / "c"), **{name: str(tmp_path / "s")})
+    assert not list((tmp_path / "c").iterdir()), "and a folder that was there stays"
 
 
 @pytest.mark.parametrize("dtype", ["<U9", ">U9", "S9", "int16"])
