@@ -1,9 +1,10 @@
 r"""The influence of every row on the Vendi score under the cosine kernel.
 
-Let :math:`M = \sum_i p_i x_i x_i^\top` be the second moment of unit rows whose weights
-:math:`p_i` sum to 1, with eigenvalues :math:`\lambda_j`. Without row i it is
-:math:`M + w (M - x_i x_i^\top)`, :math:`w = p_i / (1 - p_i)`. To first order in :math:`w` the
-logarithm of the score, the entropy :math:`H_q` of the eigenvalues, changes by
+It is what the score loses if the row is left out. Let :math:`M = \sum_i p_i x_i x_i^\top` be the
+second moment of unit rows whose weights :math:`p_i` sum to 1, with eigenvalues :math:`\lambda_j`.
+Without row i it is :math:`(M - p_i x_i x_i^\top) / (1 - p_i)`. To first order in
+:math:`w = p_i / (1 - p_i)` the logarithm of the score, the entropy :math:`H_q` of the eigenvalues,
+changes by
 
 .. math::
 
@@ -12,14 +13,17 @@ logarithm of the score, the entropy :math:`H_q` of the eigenvalues, changes by
     w \left(\frac{(v^\top x_i)^2}{\lambda_1} - 1\right)
 
 for order 1, for other finite orders, and for order infinity with the eigenvector v of the largest
-eigenvalue. So one quadratic form gives the influence of all rows: one pass over them, without a
-spectrum for each.
+eigenvalue. So one product with the eigenvectors gives the influence of most rows.
 
-So influences are compared with the average row: times :math:`1 - p_i` they add up to zero, while
-the score without a row is nearly always a little lower as long as it grows with n. They tell which
-rows add more than others: their correlation with what leaving each row out changes is above 0.99.
-A row with a direction of its own takes an eigenvalue of about its weight with it; for such a row
-the first order is too small.
+The first order is wrong for rows that the eigenvalues along them largely are of: those of a large
+leverage :math:`p_i x_i^\top M^{-1} x_i`, which is 1 for a row with a direction of its own. As the
+leverages add up to the rank of M, few rows have large ones. What such a row changes is found by
+Lanczos' recurrence with M from it: with the tridiagonal matrix T of some steps, the sum of
+:math:`f(\lambda_j)` changes by :math:`\operatorname{tr} f(T - p_i e_1 e_1^\top) -
+\operatorname{tr} f(T)`. That is exact for polynomials of a degree below twice the steps, and so for
+whole orders from 2 on. At orders above 23 the score is taken to change with the largest eigenvalue
+alone, as at order infinity; without the row that is the largest root of the secular equation
+(Golub, SIAM Review 15, 1973).
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.array_types import Float64Array
+from latentscale.vendi.scores import Shares, hill_number
 from latentscale.vendi.second_moments import SecondMoment, unit_block
 
 NEAR_ONE = 1e-8
@@ -40,26 +45,53 @@ NEAR_ONE = 1e-8
 NEGLIGIBLE = 1e-12
 """Share of the largest eigenvalue below which one is rounding: no row has a part along it."""
 
+LARGE_LEVERAGE = 0.01
+"""Leverage above which the first order isn't enough."""
+
+STEPS = 12
+"""Steps of Lanczos' recurrence."""
+
+LARGEST_ORDER = 2 * STEPS - 1
+"""Largest finite order at which they are enough."""
+
+STEP_ROWS = 128
+"""Rows that are stepped through at a time, so that they fit a cache."""
+
+CANCELLED = 1e-9
+"""Share of a sum below which what is left of it, after another was subtracted, is rounding."""
+
+BISECTIONS = 60
+"""Halvings of the interval between the two largest eigenvalues."""
+
 
 @dataclass(frozen=True)
 class Influence:
-    r"""The influence of a row, as a function of its direction.
+    r"""The influence of a row, as a function of its direction and weight.
 
     Attributes
     ----------
+    order : float
+        Order of the score.
     score : float
         The Vendi score of all rows.
     constant : float
-        What every row adds.
-    matrix : ndarray of float64, shape (d, d)
-        The quadratic form.
+        What every row adds, to first order.
+    along : ndarray of float64, shape (r,)
+        What a row adds along each eigenvector, to first order.
+    values : ndarray of float64, shape (r,)
+        Eigenvalues of the second moment that aren't 0, ascending; their sum is 1.
+    vectors : ndarray of float64, shape (d, r)
+        The eigenvectors.
     total : float
         Sum of the weights of all rows.
     """
 
+    order: float
     score: float
     constant: float
-    matrix: Float64Array
+    along: Float64Array
+    values: Float64Array
+    vectors: Float64Array
     total: float
 
     @classmethod
@@ -92,6 +124,7 @@ class Influence:
             entropy, constant = -math.log(values[-1]), -1.0
             along = np.where(np.arange(len(values)) == len(values) - 1, 1.0 / values[-1], 0.0)
         elif abs(order - 1.0) < NEAR_ONE:
+            order = 1.0
             entropy = constant = -float(values @ np.log(values))
             along = np.log(values)
         else:
@@ -100,28 +133,103 @@ class Influence:
             powers, constant = float((shares**order).sum()), order / (1.0 - order)
             entropy = constant * math.log(values[-1]) + math.log(powers) / (1.0 - order)
             along = -constant / (powers * values[-1]) * shares ** (order - 1.0)
-        return cls(math.exp(entropy), constant, (vectors * along) @ vectors.T, moment.total)
+        return cls(order, math.exp(entropy), constant, along, values, vectors, moment.total)
 
     def of_rows(self, vectors: NDArray[Any], weights: Float64Array | None = None) -> Float64Array:
-        """Return by how much more than the average row each row adds to the score.
+        """Return how much the score loses without each row.
 
         Parameters
         ----------
         vectors : ndarray, shape (n, d)
             Some of the rows, none of them zero.
         weights : ndarray of float64, shape (n,), optional
-            Their weights, each below the total; 1 by default.
+            Their weights, each at most the total; 1 by default.
 
         Returns
         -------
         ndarray of float64, shape (n,)
-            In items: the score of all rows less that without the row, to first order. Negative for
-            rows that are like many others, and 0 for one that has all the weight. Costs ``n d²``
-            operations.
+            In items. Negative for rows that are like many others, and 0 for one that has all the
+            weight. Costs ``n d²`` operations, and some ``100 d`` for each row of a large leverage,
+            of which there are fewer than ``100 d`` among all rows.
         """
-        rows = unit_block(vectors, None)
-        changes = self.constant + np.einsum("ij,ij->i", rows @ self.matrix, rows)
+        rows = unit_block(vectors, None) @ self.vectors
         masses = np.ones(len(rows)) if weights is None else weights
         others = self.total - masses
         shares = np.divide(masses, others, out=np.zeros(len(rows)), where=others > 0)
-        return np.asarray(-self.score * changes * shares)
+        squares = rows**2
+        found = np.asarray(-self.score * (self.constant + squares @ self.along) * shares)
+        leverages = masses / self.total * (squares @ (1.0 / self.values))
+        large = np.flatnonzero((leverages > LARGE_LEVERAGE) & (others > 0))
+        for start in range(0, len(large), STEP_ROWS):
+            some = large[start : start + STEP_ROWS]
+            found[some] = self.score - self._scores_without(rows[some], masses[some] / self.total)
+        return found
+
+    def _scores_without(self, rows: Float64Array, parts: Float64Array) -> Float64Array:
+        """Return the score without each row, given along the eigenvectors and as a share."""
+        if self.order > LARGEST_ORDER:
+            falls = self.values[-1] * (1.0 - parts) / self._largest_without(rows, parts)
+            power = 1.0 if math.isinf(self.order) else self.order / (self.order - 1.0)
+            return np.asarray(self.score * falls**power)
+        before, after = _ritz_values(rows, self.values, parts)
+        found = np.empty(len(rows))
+        for i, rest in enumerate((1.0 - parts).tolist()):
+            shares = Shares(self.order, self.values[-1] / rest)
+            least = NEGLIGIBLE * self.values[-1]
+            terms = [
+                float(shares.of(values[values > least] / rest).sum())
+                for values in (self.values, after[i], before[i])
+            ]
+            left = terms[0] + terms[1] - terms[2]
+            if abs(left) < CANCELLED * abs(terms[0]):
+                found[i] = self._score_without(rows[i], float(parts[i]))
+            else:
+                found[i] = shares.number(left)
+        return found
+
+    def _score_without(self, row: Float64Array, part: float) -> float:
+        """Return the score without one row that has nearly all the weight, from all eigenvalues."""
+        values = np.linalg.eigvalsh(np.diag(self.values) - part * np.outer(row, row))
+        values = values[values > len(values) * np.finfo(np.float64).eps]
+        return hill_number(values / values.sum(), self.order) if len(values) else 1.0
+
+    def _largest_without(self, rows: Float64Array, parts: Float64Array) -> Float64Array:
+        """Return the largest eigenvalue without each row, by bisection."""
+        squares = parts[:, None] * rows**2
+        low = np.full(len(rows), self.values[-2] if len(self.values) > 1 else 0.0)
+        high = np.full(len(rows), self.values[-1])
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            gaps = self.values - middle[:, None]
+            above = (squares / np.where(gaps == 0, np.inf, gaps)).sum(axis=1) < 1.0
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return low
+
+
+def _ritz_values(
+    rows: Float64Array, values: Float64Array, parts: Float64Array
+) -> tuple[Float64Array, Float64Array]:
+    """Return the eigenvalues of T and of T less a part of its first entry, for each row.
+
+    Rows are given along the eigenvectors of eigenvalues, so that a step takes no product.
+    """
+    n, steps = len(rows), min(STEPS, len(values))
+    matrices = np.zeros((n, steps, steps))
+    current = rows / np.linalg.norm(rows, axis=1)[:, None]
+    earlier, beta = np.zeros_like(current), np.zeros(n)
+    for step in range(steps):
+        following = current * values - beta[:, None] * earlier
+        alpha = np.einsum("ij,ij->i", following, current)
+        matrices[:, step, step] = alpha
+        if step + 1 == steps:
+            break
+        following -= alpha[:, None] * current
+        beta = np.linalg.norm(following, axis=1)
+        # An invariant subspace: what follows is rounding, and apart from it.
+        beta[beta < NEGLIGIBLE * values[-1]] = 0.0
+        matrices[:, step + 1, step] = beta
+        scale = np.divide(1.0, beta, out=np.zeros(n), where=beta > 0)
+        earlier, current = current, following * scale[:, None]
+    before: Float64Array = np.asarray(np.linalg.eigvalsh(matrices), np.float64)
+    matrices[:, 0, 0] -= parts
+    return before, np.asarray(np.linalg.eigvalsh(matrices), np.float64)

@@ -349,15 +349,15 @@ def _within_reach(eigenvalues: Float64Array, error: float, order: float) -> tupl
     if order > 2:
         # The largest eigenvalue alone bounds them, also where powers of errors overflow.
         with np.errstate(over="ignore", invalid="ignore"):
-            found = _by_slopes(near, far, error, _Shares(order, largest))
+            found = _by_slopes(near, far, error, Shares(order, largest))
         least, most = _within_reach(eigenvalues, error, math.inf)
         most **= order / (order - 1.0)
         return float(np.fmax(found[0], least)), float(np.fmin(found[1], most))
-    return _by_slopes(near, far, error, _Shares(order))
+    return _by_slopes(near, far, error, Shares(order))
 
 
 def _by_slopes(
-    near: Float64Array, far: Float64Array, error: float, shares: _Shares
+    near: Float64Array, far: Float64Array, error: float, shares: Shares
 ) -> tuple[float, float]:
     """Bound a Hill number by the slopes of its terms, of eigenvalues near 0 and far from it."""
     # Both spectra sum to 1, so a common part of all slopes has no effect, except for the errors of
@@ -375,7 +375,7 @@ def _by_slopes(
 
 
 @dataclass(frozen=True)
-class _Shares:
+class Shares:
     """The term of each proportion in an entropy of an order in (0, inf), a concave function.
 
     Proportions sum to 1, so any multiple of p may be subtracted from a term. Near order 1 the term

@@ -436,7 +436,7 @@ def test_rows_have_their_influence_and_their_share_of_the_magnitude(
         name: next(s.value for s in each.scores if (s.measure, s.order) == ("vendi", "1"))
         for name, each in found.items()
     }
-    assert third["vendi_influence"] == pytest.approx(vendi["all"] - vendi["without"], rel=0.1)
+    assert third["vendi_influence"] == pytest.approx(vendi["all"] - vendi["without"], rel=1e-3)
     magnitude = found["all"].part("magnitude").corpus.value[-1]
     assert sum(one["magnitude_weight"] for one in listed) == pytest.approx(magnitude, rel=1e-3)
 

@@ -56,7 +56,7 @@ class VendiMeasure(Measure):
         return section.model_copy(update={"influence": False})
 
     def row_columns(self, found: VendiResults, role: Role) -> list[RowColumn]:
-        """Return by how much more than the average row each adds to the cosine score."""
+        """Return how much the cosine score loses without each row."""
         array = f"vendi/{role}/influence"
         return [RowColumn("vendi_influence", (array,))]
 

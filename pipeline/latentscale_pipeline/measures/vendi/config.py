@@ -145,8 +145,8 @@ class Vendi(Section):
     labels: bool = False
     """Whether the rows of every label are also scored separately, under the cosine kernel."""
     influence: bool = True
-    """Whether to find by how much more than the average row each row adds to the score under the
-    cosine kernel, for up to 2·10⁷ rows. The order is 1, or the first positive one that is listed.
+    """Whether to find how much the score under the cosine kernel loses without each row, for up to
+    2·10⁷ rows. The order is 1, or the first positive one that is listed.
     """
 
     @property

@@ -14,6 +14,7 @@ from latentscale.sampling.rarefaction import (
     HALVINGS,
 )
 from latentscale.vendi.fourier import FREQUENCIES
+from latentscale.vendi.influence import LARGE_LEVERAGE, STEPS
 from latentscale.vendi.kernel_products import tiles_bytes
 from latentscale.vendi.lanczos import DEFLATED, KEPT_BYTES, PROBES, is_kept
 from latentscale.vendi.leave_one_out import MAX_STEPS as LEFT_OUT_STEPS
@@ -261,7 +262,8 @@ def _influence_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
             result_bytes=listed + RESULT_BYTES,
             float64_multiply_adds=corpus.n * float(corpus.d) ** 2
             + parts * WITH_VECTORS * float(corpus.d) ** 3,
-            elementwise_operations=2.0 * corpus.n * corpus.d,
+            elementwise_operations=2.0 * corpus.n * corpus.d
+            + min(corpus.n, corpus.d / LARGE_LEVERAGE) * 8.0 * STEPS * corpus.d,
         ),
     )
 
