@@ -270,8 +270,10 @@ def _subsampled(
     why = auto if section.method == "auto" else f"magnitude.method is {section.method}"
     solving = step_bytes(rows, scales, scales, corpus.d) + 32 * rows * scales
     held = rows * (corpus.d * 20 + 8) + solving
-    # Halving the pieces halves the pairs in total.
+    # Halving the pieces halves the pairs in total, so half of all are of whole replicates, whose
+    # distances aren't all kept between passes.
     pairs = REPLICATES * float(rows) ** 2
+    recomputed = max(0.0, 1.0 - KEPT_BYTES / (2 * rows**2)) / 2 * (FUNCTION_ITERATIONS - 1)
     return replace(
         exact,
         work=work,
@@ -284,7 +286,8 @@ def _subsampled(
         cost_estimate=CostEstimate(
             bytes_read=(SUBSAMPLES + 1) * row_bytes(corpus) * rows,
             bytes_written=SUBSAMPLES * (24 * scales * PIECES + RESULT_BYTES),
-            float32_multiply_adds=pairs * corpus.d,
+            float32_multiply_adds=(1.0 + recomputed) * pairs * corpus.d,
+            float64_multiply_adds=pairs * corpus.d,
             elementwise_operations=SOLVED_SHARE * PRODUCTS * pairs * pair_operations(scales),
             method="subsample",
             why=why,
