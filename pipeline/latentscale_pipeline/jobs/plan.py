@@ -24,6 +24,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.automatic_cluster import choose_cluster
 from latentscale_pipeline.jobs.identity import config_hash, job_id
 from latentscale_pipeline.jobs.ingestion import runner_for
+from latentscale_pipeline.jobs.row_pairs import refuse_shifted_pairs
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role, plan_measure
 from latentscale_pipeline.measures.by_label import plan_by_label
@@ -199,7 +200,7 @@ def make_plan(
             if echo is not None:
                 _tell_repeated_ids(corpora, echo)
         if config.pair == "rows":
-            _refuse_shifted_pairs(corpora)
+            refuse_shifted_pairs(corpora)
         config = drop_inapplicable_measures(config, corpora, echo)
         facts = job_facts(config, corpora, fixed_scales)
     return identify_plan(config, corpora, facts, plan_stages(config, facts))
@@ -212,20 +213,6 @@ def _tell_repeated_ids(corpora: Mapping[Role, Corpus], echo: Echo) -> None:
         if repeated is not None and repeated.count:
             rows = f"{counted(repeated.count, 'row')} of the {role}"
             echo(f"{rows} with the id of an earlier row; the first is row {repeated.first}")
-
-
-def _refuse_shifted_pairs(corpora: Mapping[Role, Corpus]) -> None:
-    """Refuse to pair rows by number where not the same rows of both sources were left out."""
-    dropped = {role: corpus.manifest.dropped for role, corpus in corpora.items()}
-    rows = {
-        (each.count, each.rows, each.all_rows and each.all_rows.xxh3) for each in dropped.values()
-    }
-    if len(rows) > 1:
-        said = " and ".join(f"{each.count:,} of the {role}" for role, each in dropped.items())
-        raise BadInput(
-            f"pair: rows needs the same rows of both sources, and {said} were left out as invalid; "
-            "fix the sources, or pair by ids, with pair: ids"
-        )
 
 
 def drop_inapplicable_measures(

@@ -112,6 +112,22 @@ def test_columns_of_the_reference_have_its_rows(tmp_path: Path, latentscale: Com
     assert found == {str(i): common[i] for i in range(300)}
 
 
+def test_rows_whose_ids_have_another_order_are_not_paired_by_number(tmp_path: Path) -> None:
+    x, y = models(5, 60)
+    ids = [f"doc {row}" for row in range(60)]
+    shifted = [*ids[1:], ids[0]]
+    given: dict[str, Any] = {"corpus": x, "reference": y}
+    given["ids"] = {"corpus": ids, "reference": shifted}
+    said = "row 0 of the corpus has the id 'doc 0', which row 59 of the reference has; pair by ids"
+    with pytest.raises(BadInput, match=said):
+        run(tmp_path / "shifted", "rows", **given)
+    # Names of its own, or names of which some are missing, don't contradict.
+    for place, other in enumerate((ids, [f"b{row}" for row in range(60)], [*ids[:30], *"a" * 30])):
+        given["ids"]["reference"] = other
+        results = run(tmp_path / str(place), "rows", **given)
+        assert results["measures"]["alignment"]["pairs"] == 60
+
+
 def test_a_sample_of_many_ids_is_paired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "KEPT_IDS", 400)
     x, y = models(4, 3000)
