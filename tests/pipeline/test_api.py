@@ -154,6 +154,16 @@ def test_geomca_is_that_of_a_job(rows: np.ndarray, shifted: np.ndarray, job: dic
     assert list(found.components) == theirs["components"]
 
 
+def test_geomca_of_random_rows_names_them(rows: np.ndarray, shifted: np.ndarray) -> None:
+    found = latentscale.geomca_scores(rows, shifted, budget=2e4)
+    drawn = np.flatnonzero(found.membership >= 0)
+    assert len(found.membership) == len(rows) > len(drawn) == found.sizes["corpus"]
+    assert len(found.reference_membership) == len(shifted)
+    assert f" of {len(rows):,} rows against " in found.title
+    precision = found.scores["precision"]
+    assert (precision.lower, precision.upper, precision.bounds) == (0.0, 1.0, "estimate")
+
+
 def test_geomca_takes_epsilon_from_the_reference_as_a_job_does(
     rows: np.ndarray, shifted: np.ndarray, tmp_path: Path
 ) -> None:

@@ -277,7 +277,11 @@ def test_two_jobs_compare_as_the_command_compares_them(
         found.check([{"measure": "vendi", "max_dorp": 0.1}])
     (tmp_path / "no jobs yet").mkdir()
     drift = [{"measure": "vendi", "order": 1, "of": "corpus", "drift": {}}]
-    assert found.check(drift, history=tmp_path / "no jobs yet").passed
+    alone = found.check(drift, history=tmp_path / "no jobs yet")
+    assert alone.passed
+    assert "no earlier job of this name; limits begin at 5" in repr(alone)
+    assert alone.records()[0]["remark"].startswith("no earlier job of this name")
+    assert "no earlier job of this name" in alone._repr_html_()
     with pytest.raises(ValueError, match="drift, which needs a history"):
         found.check(drift)
     with pytest.raises(ValueError, match="nothing is there"):

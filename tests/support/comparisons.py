@@ -1,5 +1,6 @@
 """Finished jobs small enough to compare by hand."""
 
+import copy
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -71,6 +72,16 @@ def job(*rows: Row, settings: dict[str, Any] | None = SETTINGS, **fields: Any) -
     """Return a finished job with these scores."""
     document = results(rows, **fields)
     return finished_job(document, settings, f"jobs/{document['job']['id']}")
+
+
+def with_setting(path: str, value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(SETTINGS)
+    here = changed
+    *outer, last = path.split(".")
+    for key in outer:
+        here = here[key]
+    here[last] = value
+    return changed
 
 
 def comparison(ours: Iterable[Row], theirs: Iterable[Row]) -> Comparison:

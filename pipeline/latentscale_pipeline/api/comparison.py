@@ -42,12 +42,16 @@ class CheckedGates(Tabular):
         return all(result.passed for result in self.results)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one mapping per gate: its text, ``passed``, ``warned`` or ``failed``, and why."""
+        """Return one mapping per gate: its text, ``passed``, ``warned`` or ``failed``, and why.
+
+        The remark of one that passed says on what it rests, or that it checked nothing yet.
+        """
         return [
             {
                 "gate": str(result.gate),
                 "outcome": result.outcome,
                 "message": result.message,
+                "remark": result.remark,
                 "scores": len(result.selected),
             }
             for result in self.results
@@ -55,13 +59,14 @@ class CheckedGates(Tabular):
 
     def __repr__(self) -> str:
         return "\n".join(
-            ": ".join(filter(None, (row["outcome"], row["gate"], row["message"])))
+            ": ".join(filter(None, (row["outcome"], row["gate"], row["message"] or row["remark"])))
             for row in self.records()
         )
 
     def _repr_html_(self) -> str:
         columns = ("outcome", "gate", "message")
-        rows = [tuple(row[column] for column in columns) for row in self.records()]
+        records = [row | {"message": row["message"] or row["remark"]} for row in self.records()]
+        rows = [tuple(row[column] for column in columns) for row in records]
         return draw_table("Gates", rows, columns)
 
 

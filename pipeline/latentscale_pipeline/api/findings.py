@@ -428,7 +428,8 @@ class GeomcaFindings(Findings):
     component_count : int
         Number of components.
     reference_membership, membership : ndarray of int64, shape (n,) and (m,)
-        Rank of each row's component, for the reference and for the set.
+        Rank of each row's component, for the reference and for the set; -1 for rows that weren't
+        drawn where the budget allows random rows only.
     """
 
     epsilon: float
@@ -443,10 +444,11 @@ class GeomcaFindings(Findings):
     @property
     def title(self) -> str:
         """Return a heading that says what was measured."""
-        return (
-            f"GeomCA of {self.sizes['corpus']:,} rows against {self.sizes['reference']:,}, "
-            f"epsilon {self.epsilon:.4g}"
-        )
+        sides = {"corpus": self.membership, "reference": self.reference_membership}
+        drawn = [f"{self.sizes[role]:,}" for role in sides]
+        if any((ranks < 0).any() for ranks in sides.values()):
+            drawn = [f"{self.sizes[role]:,} of {len(ranks):,}" for role, ranks in sides.items()]
+        return f"GeomCA of {drawn[0]} rows against {drawn[1]}, epsilon {self.epsilon:.4g}"
 
     @property
     def lines(self) -> list[tuple[str, str]]:

@@ -8,8 +8,9 @@ from typing import Any, cast, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latentscale.array_types import Int64Array
 from latentscale.estimate import Estimate
-from latentscale_pipeline.api.computation import compute
+from latentscale_pipeline.api.computation import Computed, compute
 from latentscale_pipeline.api.findings import (
     DiverseRows,
     GeomcaFindings,
@@ -24,6 +25,7 @@ from latentscale_pipeline.corpus.diversity import Metric, choose_unlike
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import memory_bytes
+from latentscale_pipeline.measures.base import Role
 
 ORDERS = (0.1, 0.5, 1.0, 2.0, float("inf"))
 """Default orders of the Vendi score."""
@@ -383,9 +385,16 @@ def geomca_scores(
         sizes=found.section.sizes.document(),
         components=tuple(component.document() for component in found.section.components),
         component_count=found.section.component_count,
-        membership=found.array("geomca/membership/corpus"),
-        reference_membership=found.array("geomca/membership/reference"),
+        membership=_membership(found, "corpus", np.shape(corpus)[0]),
+        reference_membership=_membership(found, "reference", np.shape(reference)[0]),
     )
+
+
+def _membership(found: Computed, role: Role, n: int) -> Int64Array:
+    """Return the component of every row; -1 for those that weren't among the rows drawn."""
+    membership = np.full(n, -1)
+    membership[found.array(f"geomca/rows/{role}")] = found.array(f"geomca/membership/{role}")
+    return membership
 
 
 def mmd_test(

@@ -60,7 +60,7 @@ from latentscale_pipeline.storage.canonical import digest
 from latentscale_pipeline.storage.lock import Held
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
-from latentscale_pipeline.views.scores import format_range, format_summarised, written_score
+from latentscale_pipeline.views.scores import format_range, format_summarised
 from latentscale_pipeline.views.svg import draw_panels
 
 Texts = ArrayLike | str | Path
@@ -118,7 +118,7 @@ class Scores(Sequence[Score], Tabular):
         return [score.flat() for score in self]
 
     def __repr__(self) -> str:
-        return "\n".join(f"{title_apart(score)}: {written_score(score)}" for score in self)
+        return "\n".join(f"{title_apart(score)}: {format_summarised(score)}" for score in self)
 
 
 class Rows:

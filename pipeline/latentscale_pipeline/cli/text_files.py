@@ -10,6 +10,7 @@ import click
 
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.storage.objects import FULL, ObjectStore, atomic_write
+from latentscale_pipeline.storage.urls import strip_credentials
 
 _NOT_REPLACED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.ENAMETOOLONG}
 """Errors where a file can't be moved into place, but perhaps be written, as one that is mounted."""
@@ -20,17 +21,17 @@ def read_text(path: str | Path, what: str) -> str:
 
     The file may be named by a path or a URL.
     """
+    shown = strip_credentials(str(path))
     try:
         if "://" in str(path):
-            folder, _, name = str(path).rpartition("/")
-            return ObjectStore(folder).read(name).decode("utf-8-sig")
+            return ObjectStore(str(path)).read("").decode("utf-8-sig")
         return Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise BadInput(f"{path}: {os.strerror(errno.ENOENT)}; name {what}") from None
+        raise BadInput(f"{shown}: {os.strerror(errno.ENOENT)}; name {what}") from None
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}; name {what}") from None
+        raise BadInput(f"{shown}: {error.strerror}; name {what}") from None
     except UnicodeDecodeError:
-        raise BadInput(f"{path}: not a text file; name {what}") from None
+        raise BadInput(f"{shown}: not a text file; name {what}") from None
 
 
 def write_text(path: str | None, text: str) -> None:

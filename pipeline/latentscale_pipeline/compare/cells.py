@@ -22,7 +22,7 @@ from latentscale_pipeline.views.scores import format_summarised, score_name, wri
 
 WORDS = {
     Verdict.WITHIN_BOUNDS: "within brackets",
-    Verdict.WITHIN_SAMPLING_ERROR: "not significant",
+    Verdict.NOT_SIGNIFICANT: "not significant",
     Verdict.SIGNIFICANT: "significant",
     Verdict.SAMPLING_ERROR_UNKNOWN: "beyond brackets, sampling error unknown",
     Verdict.ONLY_IN_JOB: "only in the job",

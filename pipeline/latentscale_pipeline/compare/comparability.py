@@ -156,7 +156,8 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
             by_measure[measure] = tuple(
                 each for each in found if not scores or any(_matters(each, s) for s in scores)
             )
-    same_source = have_same_rows(*(_scale_source(each) for each in (job, baseline)))
+    weighted = use_weights(job, baseline)
+    same_source = have_same_rows(*map(_scale_source, (job, baseline)), weighted=weighted)
     references = [each.corpora.get("reference") for each in (job, baseline)]
     own = len({found.fingerprint if found else None for found in references}) == 1
     if not own and all(references):
@@ -218,18 +219,29 @@ def _setting_differences(path: str, ours: Any, theirs: Any) -> Iterator[Mismatch
         yield Mismatch("setting", path, ours, theirs)
 
 
-def have_same_rows(ours: Corpus | None, theirs: Corpus | None) -> bool:
+def use_weights(*jobs: FinishedJob) -> bool:
+    """Return whether a measure of any of these jobs uses weights, if rows have some."""
+    return any(
+        _with_defaults(measure, section).get("weights", False)
+        for job in jobs
+        for measure, section in job.measure_settings.items()
+        if isinstance(section, dict)
+    )
+
+
+def have_same_rows(ours: Corpus | None, theirs: Corpus | None, *, weighted: bool) -> bool:
     """Return whether two corpora have the same vectors in the same order, of the same weights.
 
-    The weights in results of earlier versions aren't known, and count as others.
+    Weights are compared where they are used. Those in results of earlier versions aren't known, and
+    count as others.
     """
     if ours is None or theirs is None:
         return False
-    weights = ours.weights_fingerprint
-    same = weights == theirs.weights_fingerprint
-    if weights is None:
-        same &= not ours.weighted and not theirs.weighted
-    return same and (ours.n, ours.fingerprint) == (theirs.n, theirs.fingerprint)
+    if weighted and (ours.weighted or theirs.weighted):
+        weights = ours.weights_fingerprint
+        if weights is None or weights != theirs.weights_fingerprint:
+            return False
+    return (ours.n, ours.fingerprint) == (theirs.n, theirs.fingerprint)
 
 
 def _scale_source(job: FinishedJob) -> Corpus | None:

@@ -56,7 +56,7 @@ class Verdict(StrEnum):
     """The verdict on the difference of a score."""
 
     WITHIN_BOUNDS = "within bounds"
-    WITHIN_SAMPLING_ERROR = "within sampling error"
+    NOT_SIGNIFICANT = "not significant"
     SIGNIFICANT = "significant"
     SAMPLING_ERROR_UNKNOWN = "beyond bounds, sampling error unknown"
     NOT_COMPUTED = "not computed"
@@ -242,7 +242,7 @@ class ComparedScore:
         if self.significant is None:
             unknown = self.beyond_bounds is not None
             return Verdict.SAMPLING_ERROR_UNKNOWN if unknown else Verdict.NOT_COMPUTED
-        return Verdict.WITHIN_SAMPLING_ERROR
+        return Verdict.NOT_SIGNIFICANT
 
     @property
     def _numbers(self) -> tuple[Numbers, Numbers] | None:

@@ -8,7 +8,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from latentscale_pipeline.compare.comparability import Mismatch, find_comparability, have_same_rows
+from latentscale_pipeline.compare.comparability import (
+    Mismatch,
+    find_comparability,
+    have_same_rows,
+    use_weights,
+)
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.expectations import expect_scores
 from latentscale_pipeline.compare.rows_changed import RowChanges
@@ -80,7 +85,9 @@ class Comparison:
         return self._same_rows("reference")
 
     def _same_rows(self, role: Role = "corpus") -> bool:
-        return have_same_rows(*(job.corpora.get(role) for job in (self.job, self.baseline)))
+        jobs = self.job, self.baseline
+        corpora = [job.corpora.get(role) for job in jobs]
+        return have_same_rows(*corpora, weighted=use_weights(*jobs))
 
     def _new_rows(self) -> list[RowsToLookAt] | None:
         """Return the job's rows to look at that the baseline doesn't name for the same reason.

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from latentscale.array_types import Float64Array, Int64Array
 from latentscale_pipeline.corpus.fingerprint import subset_fingerprint
@@ -161,6 +162,19 @@ class Corpus:
         if not self.excluded:
             return self.manifest.fingerprint
         return subset_fingerprint(self.manifest.fingerprint, self.kept_ranges())
+
+    @property
+    def weights_fingerprint(self) -> str | None:
+        """Hash of the weights' values, however they are stored; None without weights.
+
+        Reads all of them, a shard at a time.
+        """
+        if "weights" not in self.manifest.arrays:
+            return None
+        found = xxhash.xxh3_128()
+        for block in self.companion_blocks("weights"):
+            found.update(block.astype("<f8").tobytes())
+        return found.hexdigest()
 
     @property
     def left_out(self) -> tuple[str, ...]:

@@ -234,7 +234,7 @@ class Corpus(Part):
     weighted: Absent[bool] = None
     """Whether its rows have weights."""
     weights_fingerprint: Absent[Text] = None
-    """Hash of the weights as they are stored; absent without weights."""
+    """Hash of the weights' values; absent without weights."""
     duplicates: Count | None = None
     """Number of rows that repeat an earlier one."""
     duplicates_reason: Absent[Reason] = None

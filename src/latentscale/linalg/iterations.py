@@ -35,7 +35,6 @@ from latentscale.tiles.device import Precision
 from latentscale.tiles.distances import Points
 from latentscale.tiles.exponential_products import (
     DistanceTiles,
-    exponential_products,
     gaussian_block_sums,
     tile_sums,
 )
@@ -165,17 +164,21 @@ def iterate_in_memory(
     points : Points
         The distinct rows, with an origin among them.
     kept_bytes : int
-        Memory in which tiles may be kept between products; it doesn't change the result.
+        Memory in which tiles may be kept between products, in the precision of the first one; it
+        doesn't change the result.
     """
-    tiles = DistanceTiles(points, precision="single", kept_bytes=kept_bytes)
+    request = iteration.request
+    steps: Precision = "single" if request is None else request.precision
+    kept = DistanceTiles(points, precision=steps, kept_bytes=kept_bytes)
 
     def compute(request: PairRequest) -> PairSums:
         scales, vectors, exponents = request.scales, request.vectors, request.exponents
+        tiles = kept if request.precision == steps else DistanceTiles(points)
         if request.precision == "single":
             sums = tile_sums(tiles, scales, vectors, vectors, exponents)
             products, gaussians = sums.products_a, sums.gaussians_a
         else:
-            products = exponential_products(points, scales, vectors)
+            products = tile_sums(tiles, scales, vectors, vectors).products_a
             gaussians, _ = gaussian_block_sums(points, points, exponents, precision="single")
         return PairSums(products, gaussians, lambda: iter((points,)))
 

@@ -131,8 +131,8 @@ pairs, so the slowest scales determine the number of passes."""
 PREDICTED_GAIN = 1e-4
 """Relative gain at which the iteration is predicted to stop."""
 
-SINGLE_ROWS = 1200
-"""Rows from which steps use single precision, whose tiles are kept; fewer are fast in double."""
+SINGLE_ROWS = 4096
+"""Rows from which steps use single precision; with fewer rows double precision is fast enough."""
 
 EPSILON = float(np.finfo(np.float64).eps)
 

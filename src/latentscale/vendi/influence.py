@@ -9,19 +9,20 @@ changes by
 .. math::
 
     w \left(H_1 + x_i^\top \log(M) x_i\right), \qquad
-    \frac{q w}{1 - q} \left(1 - \frac{x_i^\top M^{q - 1} x_i}{\sum_j \lambda_j^q}\right), \qquad
-    w \left(\frac{(v^\top x_i)^2}{\lambda_1} - 1\right)
+    \frac{q w}{1 - q} \left(1 - \frac{x_i^\top M^{q - 1} x_i}{\sum_j \lambda_j^q}\right)
 
-for order 1, for other finite orders, and for order infinity with the eigenvector v of the largest
-eigenvalue. So one product with the eigenvectors gives the influence of most rows.
+for order 1 and for other finite orders. The second order has the divided differences of
+:math:`f'`, for the term :math:`f` of an eigenvalue. They are taken as :math:`f''` at the geometric
+mean of two eigenvalues, which is exact for order 2 and for equal ones. So one product with the
+eigenvectors gives the influence of most rows.
 
-The first order is wrong for rows that the eigenvalues along them largely are of: those of a large
-leverage :math:`p_i x_i^\top M^{-1} x_i`, which is 1 for a row with a direction of its own. As the
-leverages add up to the rank of M, few rows have large ones. What such a row changes is found by
-Lanczos' recurrence with M from it: with the tridiagonal matrix T of some steps, the sum of
+It is wrong for rows that the eigenvalues along them largely are of: those of a large leverage
+:math:`p_i x_i^\top M^{-1} x_i`, which is 1 for a row with a direction of its own. As the leverages
+add up to the rank of M, few rows have large ones. What such a row changes is found by Lanczos'
+recurrence with M from it: with the tridiagonal matrix T of some steps, the sum of
 :math:`f(\lambda_j)` changes by :math:`\operatorname{tr} f(T - p_i e_1 e_1^\top) -
 \operatorname{tr} f(T)`. That is exact for polynomials of a degree below twice the steps, and so for
-whole orders from 2 on. At orders above 23 the score is taken to change with the largest eigenvalue
+whole orders from 2 on. At orders above 127 the score is taken to change with the largest eigenvalue
 alone, as at order infinity; without the row that is the largest root of the secular equation
 (Golub, SIAM Review 15, 1973).
 """
@@ -46,13 +47,13 @@ NEGLIGIBLE = 1e-12
 """Share of the largest eigenvalue below which one is rounding: no row has a part along it."""
 
 LARGE_LEVERAGE = 0.01
-"""Leverage above which the first order isn't enough."""
+"""Leverage above which two orders aren't enough."""
 
-STEPS = 12
-"""Steps of Lanczos' recurrence."""
+STEPS, MOST_STEPS = 12, 64
+"""Steps of Lanczos' recurrence: half of the order, within these limits."""
 
-LARGEST_ORDER = 2 * STEPS - 1
-"""Largest finite order at which they are enough."""
+LARGEST_ORDER = 2 * MOST_STEPS - 1
+"""Largest order at which they are enough."""
 
 STEP_ROWS = 128
 """Rows that are stepped through at a time, so that they fit a cache."""
@@ -74,10 +75,6 @@ class Influence:
         Order of the score.
     score : float
         The Vendi score of all rows.
-    constant : float
-        What every row adds, to first order.
-    along : ndarray of float64, shape (r,)
-        What a row adds along each eigenvector, to first order.
     values : ndarray of float64, shape (r,)
         Eigenvalues of the second moment that aren't 0, ascending; their sum is 1.
     vectors : ndarray of float64, shape (d, r)
@@ -88,8 +85,6 @@ class Influence:
 
     order: float
     score: float
-    constant: float
-    along: Float64Array
     values: Float64Array
     vectors: Float64Array
     total: float
@@ -120,20 +115,8 @@ class Influence:
         values, vectors = np.linalg.eigh(moment.matrix / moment.total)
         held = values > NEGLIGIBLE * values[-1]
         values, vectors = values[held] / values[held].sum(), vectors[:, held]
-        if math.isinf(order):
-            entropy, constant = -math.log(values[-1]), -1.0
-            along = np.where(np.arange(len(values)) == len(values) - 1, 1.0 / values[-1], 0.0)
-        elif abs(order - 1.0) < NEAR_ONE:
-            order = 1.0
-            entropy = constant = -float(values @ np.log(values))
-            along = np.log(values)
-        else:
-            # In units of the largest, as powers of a large order may be below all numbers.
-            shares = values / values[-1]
-            powers, constant = float((shares**order).sum()), order / (1.0 - order)
-            entropy = constant * math.log(values[-1]) + math.log(powers) / (1.0 - order)
-            along = -constant / (powers * values[-1]) * shares ** (order - 1.0)
-        return cls(order, math.exp(entropy), constant, along, values, vectors, moment.total)
+        order = 1.0 if abs(order - 1.0) < NEAR_ONE else order
+        return cls(order, hill_number(values, order), values, vectors, moment.total)
 
     def of_rows(self, vectors: NDArray[Any], weights: Float64Array | None = None) -> Float64Array:
         """Return how much the score loses without each row.
@@ -150,20 +133,44 @@ class Influence:
         ndarray of float64, shape (n,)
             In items. Negative for rows that are like many others, and 0 for one that has all the
             weight. Costs ``n d²`` operations, and some ``100 d`` for each row of a large leverage,
-            of which there are fewer than ``100 d`` among all rows.
+            of which there are fewer than ``100 d`` among all rows; more at orders above 23.
         """
         rows = unit_block(vectors, None) @ self.vectors
         masses = np.ones(len(rows)) if weights is None else weights
         others = self.total - masses
-        shares = np.divide(masses, others, out=np.zeros(len(rows)), where=others > 0)
-        squares = rows**2
-        found = np.asarray(-self.score * (self.constant + squares @ self.along) * shares)
-        leverages = masses / self.total * (squares @ (1.0 / self.values))
-        large = np.flatnonzero((leverages > LARGE_LEVERAGE) & (others > 0))
+        found = np.zeros(len(rows))
+        if self.order > LARGEST_ORDER:
+            large = np.flatnonzero(others > 0)
+        else:
+            shares = np.divide(masses, others, out=np.zeros(len(rows)), where=others > 0)
+            squares = rows**2
+            # Those of rows of large leverages may be large, and are replaced.
+            changes = np.clip(self._changes(squares, shares), -1.0, 1.0)
+            found = -self.score * np.expm1(changes)
+            leverages = masses / self.total * (squares @ (1.0 / self.values))
+            large = np.flatnonzero((leverages > LARGE_LEVERAGE) & (others > 0))
         for start in range(0, len(large), STEP_ROWS):
             some = large[start : start + STEP_ROWS]
             found[some] = self.score - self._scores_without(rows[some], masses[some] / self.total)
         return found
+
+    def _changes(self, squares: Float64Array, shares: Float64Array) -> Float64Array:
+        """Return what the logarithm of the score changes by without each row, to second order."""
+        q = self.order
+        if q == 1:
+            logarithms = np.log(self.values)
+            first = shares * (squares @ logarithms - self.values @ logarithms)
+            roots = squares @ self.values**-0.5
+            return np.asarray(first + shares**2 * (1.0 - roots**2) / 2.0)
+        # In units of the largest, as powers of a large order may be below all numbers.
+        largest = self.values[-1]
+        units = self.values / largest
+        total = (units**q).sum()
+        along = squares @ units ** (q - 1.0) / largest
+        roots = squares @ units ** (q / 2.0 - 1.0) / largest
+        first = q * shares * (total - along) / total
+        bends = q * (q - 1.0) * shares**2 * (total - 2.0 * along + roots**2) / total
+        return np.asarray(np.log1p(np.maximum(first + bends / 2.0, -0.5)) / (1.0 - q))
 
     def _scores_without(self, rows: Float64Array, parts: Float64Array) -> Float64Array:
         """Return the score without each row, given along the eigenvectors and as a share."""
@@ -171,7 +178,8 @@ class Influence:
             falls = self.values[-1] * (1.0 - parts) / self._largest_without(rows, parts)
             power = 1.0 if math.isinf(self.order) else self.order / (self.order - 1.0)
             return np.asarray(self.score * falls**power)
-        before, after = _ritz_values(rows, self.values, parts)
+        steps = min(max(STEPS, math.ceil((self.order + 1.0) / 2.0)), len(self.values))
+        before, after = _ritz_values(rows, self.values, parts, steps)
         found = np.empty(len(rows))
         for i, rest in enumerate((1.0 - parts).tolist()):
             shares = Shares(self.order, self.values[-1] / rest)
@@ -207,13 +215,13 @@ class Influence:
 
 
 def _ritz_values(
-    rows: Float64Array, values: Float64Array, parts: Float64Array
+    rows: Float64Array, values: Float64Array, parts: Float64Array, steps: int
 ) -> tuple[Float64Array, Float64Array]:
     """Return the eigenvalues of T and of T less a part of its first entry, for each row.
 
     Rows are given along the eigenvectors of eigenvalues, so that a step takes no product.
     """
-    n, steps = len(rows), min(STEPS, len(values))
+    n = len(rows)
     matrices = np.zeros((n, steps, steps))
     current = rows / np.linalg.norm(rows, axis=1)[:, None]
     earlier, beta = np.zeros_like(current), np.zeros(n)

@@ -74,8 +74,7 @@ def test_digits_by_conjugate_gradients(digits: Points) -> None:
         assert estimate.upper >= truth * (1 - 1e-12)
         assert estimate.upper - estimate.lower <= 1e-3 * truth
     np.testing.assert_allclose(function.weights[:5], reference["weights"], atol=1e-2)
-    # Steps in single precision have weights of its digits; the value is of a product in double.
-    assert function.weights.sum() == pytest.approx(function.estimates[-1].value, rel=1e-7)
+    assert function.weights.sum() == pytest.approx(function.estimates[-1].value, rel=1e-12)
     assert {estimate.method for estimate in function.estimates[1:]} == {"cg"}
 
 

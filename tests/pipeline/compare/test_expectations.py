@@ -25,7 +25,7 @@ from latentscale_pipeline.measures.duplicates.scores import NEAR_ROWS_LEFT_OUT
 from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 from latentscale_pipeline.results.model import ExpectedRange, Score
 from latentscale_pipeline.views.formatting import format_apart
-from tests.support.comparisons import job, row
+from tests.support.comparisons import job, row, with_setting
 from tests.support.jobs import run_here
 
 pytestmark = pytest.mark.slow
@@ -328,6 +328,12 @@ def test_rows_of_other_weights_are_other_rows(theirs: str | None) -> None:
     assert verdict.value == "cannot_tell"
     same = compare(ours, job(row(3.0), name="release", weights="c0de")).verdict
     assert same.reason == "Both jobs measured the same rows."
+    unused = with_setting("measures.vendi.weights", False)
+    found = compare(
+        job(row(3.0), weights="c0de", settings=unused),
+        job(row(1.0), name="release", weights=theirs, weighted=True, settings=unused),
+    )
+    assert found.verdict.reason == "Both jobs measured the same rows."
 
 
 def test_with_more_scores_unknown_than_known_nobody_can_tell() -> None:

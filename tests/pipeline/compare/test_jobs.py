@@ -16,7 +16,16 @@ from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import read_job
-from tests.support.comparisons import SETTINGS, Row, comparison, job, results, row, write_job
+from tests.support.comparisons import (
+    SETTINGS,
+    Row,
+    comparison,
+    job,
+    results,
+    row,
+    with_setting,
+    write_job,
+)
 from tests.support.results_documents import example_results, finished_job, without_reference
 
 SEEDED = settings(deadline=None, derandomize=True)
@@ -58,7 +67,7 @@ def test_a_difference_by_hand() -> None:
         (
             row(2.0, 0.2, sampling_error=0.3),
             row(1.0, 0.2, sampling_error=0.4),
-            Verdict.WITHIN_SAMPLING_ERROR,
+            Verdict.NOT_SIGNIFICANT,
             False,
         ),
         (
@@ -246,16 +255,6 @@ def refusal(ours: Any, theirs: Any) -> str:
 
 def none_left_out(found: Any) -> None:
     assert not any(score.left_out for score in found.scores)
-
-
-def with_setting(path: str, value: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(SETTINGS)
-    here = changed
-    *outer, last = path.split(".")
-    for key in outer:
-        here = here[key]
-    here[last] = value
-    return changed
 
 
 def test_name_place_seed_and_corpus_may_differ() -> None:

@@ -9,6 +9,7 @@ counted. Any range of rows can be read, in blocks of a few MiB (of a Zarr, in wh
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -534,6 +535,9 @@ def _is_there(fs: Any, path: str, shown: str) -> bool:
     except ValueError as error:  # of an address that is none
         reason = first_line(error, without_credentials)
         raise BadInput(f"{shown}: can't open this kind of URL ({reason}); check it") from None
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
     return False
 
 

@@ -109,11 +109,14 @@ def _origin_of_epsilon(section: Geomca, facts: JobFacts, results: Results) -> di
 def _over_orders(value: float, others: Sequence[float], *, drawn: bool) -> Estimate:
     """Bracket a score by its values under other orders of the rows.
 
-    The score of random rows is an estimate of that of all rows. So is a bracket by orders that all
-    give the same: it leaves no room for one in five orders that doesn't.
+    The score of random rows is an estimate of that of all rows, of which nothing is known but that
+    it is a share. A bracket by orders that all give the same is an estimate, too: it leaves no room
+    for one in five orders that doesn't.
     """
+    if not others and drawn:
+        return Estimate(value, 0.0, 1.0, "estimate", METHOD)
     if not others:
-        return Estimate(value, value, value, "estimate" if drawn else "exact", METHOD)
+        return Estimate.exact(value, METHOD)
     count, lowest, highest = len(others), min(others), max(others)
     # In floating point, the mean of equal numbers can differ from them, and so can their spread
     # from 0.

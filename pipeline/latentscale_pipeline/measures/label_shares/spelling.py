@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from latentscale_pipeline.views.formatting import counted, shorten
 
 
 def note_spelling(ours: Collection[str], theirs: Collection[str]) -> str | None:
-    """Name labels of the corpus that the reference has in another spelling only.
+    """Name labels of one corpus that are labels of the other in another spelling.
 
     Parameters
     ----------
@@ -22,12 +22,12 @@ def note_spelling(ours: Collection[str], theirs: Collection[str]) -> str | None:
     str or None
         A sentence, or None if there are no such labels.
     """
-    spelt = {_plain(label): label for label in sorted(set(theirs) - set(ours))}
-    pairs = [
-        (label, spelt[plain])
-        for label in sorted(set(ours) - set(theirs))
-        if (plain := _plain(label)) in spelt
-    ]
+    pairs = sorted(
+        {
+            *_spelt_otherwise(ours, theirs),
+            *((label, other) for other, label in _spelt_otherwise(theirs, ours)),
+        }
+    )
     if not pairs:
         return None
     own, other = map(shorten, pairs[0])
@@ -36,6 +36,14 @@ def note_spelling(ours: Collection[str], theirs: Collection[str]) -> str | None:
         f"Labels were compared as they are spelt, and '{own}' of the corpus may be '{other}' of "
         f"the reference{more}: if so, spell them alike."
     )
+
+
+def _spelt_otherwise(labels: Collection[str], others: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield labels that the others lack, each with one of them that differs in spelling alone."""
+    spelt = {_plain(label): label for label in sorted(others)}
+    for label in set(labels) - set(others):
+        if (plain := _plain(label)) in spelt:
+            yield label, spelt[plain]
 
 
 def _plain(label: str) -> str:

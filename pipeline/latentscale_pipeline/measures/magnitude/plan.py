@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from latentscale.magnitude.conjugate_gradients import step_bytes
+from latentscale.magnitude.conjugate_gradients import SINGLE_ROWS, step_bytes
 from latentscale.magnitude.function import CHOLESKY_ROWS, KEPT_BYTES
 from latentscale.magnitude.leave_one_out import error_bytes
 from latentscale.magnitude.nystrom import LANDMARKS
@@ -211,7 +211,7 @@ def _pair_stage(
         )
     elif corpus.n <= KEPT_ROWS:
         step = step_bytes(corpus.n, scales, scales, corpus.d) + 32 * corpus.n * scales
-        step += min(KEPT_BYTES, 2 * corpus.n**2) + corpus.points_bytes + corpus.float_bytes
+        step += _kept_bytes(corpus.n) + corpus.points_bytes + corpus.float_bytes
         passes = iterations_cost(corpus, scales, iterations)
         cost = CostEstimate(
             bytes_read=corpus.stored_bytes + 16 * corpus.n,
@@ -282,7 +282,7 @@ def _subsampled(
         partitions=SUBSAMPLES,
         needs=(*exact.needs[1:], sample_name(role)),
         parameters={**exact.parameters, **parameters},
-        memory_bytes=held + min(KEPT_BYTES, 2 * rows**2) + row_bytes(corpus) * rows + TILE_BYTES,
+        memory_bytes=held + _kept_bytes(rows) + row_bytes(corpus) * rows + TILE_BYTES,
         cost_estimate=CostEstimate(
             bytes_read=(SUBSAMPLES + 1) * row_bytes(corpus) * rows,
             bytes_written=SUBSAMPLES * (24 * scales * PIECES + RESULT_BYTES),
@@ -326,6 +326,11 @@ def _subsampled_function(
         ),
     )
     return [landmarks, replace(function, needs=(*function.needs, beside))]
+
+
+def _kept_bytes(rows: int) -> int:
+    """Return the memory of the distances that are kept between the steps of a function."""
+    return min(KEPT_BYTES, (4 if rows < SINGLE_ROWS else 2) * rows**2)
 
 
 def _count_scales(section: Magnitude) -> int:

@@ -117,7 +117,14 @@ def test_companions_grow_along_and_anyone_can_open_it_with_zarr(tmp_path: Path) 
     corpus = append([str(tmp_path / "b.npy")], str(tmp_path / "c"), **options, **given[1])
     kept = np.delete(np.arange(2100), 7)
     assert corpus.texts("labels") == [f"old{i}" for i in range(1500)] + [f"new{i}" for i in kept]
-    np.testing.assert_array_equal(corpus.weights(), np.concatenate([np.arange(1500), kept]))
+    weights = np.concatenate([np.arange(1500), kept])
+    np.testing.assert_array_equal(corpus.weights(), weights)
+    np.save(tmp_path / "all-w.npy", weights.astype("f4"))
+    vectors = saved(tmp_path / "all.npy", corpus.read_all())
+    at_once = ingest([vectors], str(tmp_path / "all"), weights=str(tmp_path / "all-w.npy"))
+    assert at_once.fingerprint == corpus.fingerprint
+    assert at_once.weights_fingerprint == corpus.weights_fingerprint is not None
+    assert ingest([vectors], str(tmp_path / "none")).weights_fingerprint is None
     assert corpus.manifest.dropped.rows == (1507,)
     assert (corpus.manifest.zero_rows.count, corpus.manifest.zero_rows.first) == (1, 1508)
     group = zarr.open_group(corpus.url, mode="r")
