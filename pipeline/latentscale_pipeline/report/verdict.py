@@ -378,7 +378,7 @@ def judge_change(
     if not unknown:
         return verdict
     why = unknown[0].expected_reason or "a job was measured by an earlier version"
-    left_out = f"{counted(len(unknown), 'headline score')} can't be compared: {why}."
+    left_out = f"{counted(len(unknown), 'headline score')} can't be judged: {why}."
     return _with_remarks(verdict, [left_out])
 
 
