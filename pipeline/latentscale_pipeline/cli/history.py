@@ -20,7 +20,7 @@ from latentscale_pipeline.history.entries import (
     make_entry,
     series_of,
 )
-from latentscale_pipeline.history.registry import Registry, pick_baseline
+from latentscale_pipeline.history.registry import LATEST, Registry, pick_baseline
 from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.report import FORMATS
@@ -129,6 +129,9 @@ def accept(registry: str, job: str, reason: str, undo: bool) -> None:
     else:
         though = "" if entry.passed is False else ", though no gate of it had failed"
         click.echo(f"{name}: accepted{though}; limits of drift begin anew with it")
+        latest = pick_baseline(Registry.existing(registry), LATEST, entry.name)
+        if latest is not None and latest.job != entry.job:
+            click.echo(f"{latest.job} was evaluated after it and stays the latest baseline")
 
 
 @history.command(no_args_is_help=True)

@@ -16,13 +16,14 @@ import click
 from latentscale_pipeline.cli.options import OVERRIDES
 from latentscale_pipeline.cli.text_files import read_text
 from latentscale_pipeline.config.job import JobConfig, resolve_config
-from latentscale_pipeline.config.overrides import apply_override
+from latentscale_pipeline.config.overrides import apply_override, drop_settings_of_other_kinds
 from latentscale_pipeline.config.section import nearest, parse_yaml
 from latentscale_pipeline.corpus.formats import SUFFIXES
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.canonical import slug
+from latentscale_pipeline.views.formatting import printable
 
 SETTINGS_OPTIONS = (
     click.option(
@@ -83,6 +84,11 @@ def read_job(
     if is_job_file(given):
         document = parse_yaml(read_text(given, "a YAML file that describes a job"), given)
         _refuse_workflow(document, given)
+        if isinstance(document, dict) and (
+            others := drop_settings_of_other_kinds(document, overrides)
+        ):
+            said = f"{given}: left out {', '.join(others)}, which the kind of cluster doesn't have"
+            click.echo(printable(said), err=True)
         if preset is not None:
             raise click.UsageError(
                 f"--preset is for a job without a job file; leave it out, or name the data "

@@ -70,6 +70,8 @@ def submit(
     how = {"requeue": requeue, "keep": keep, "allow_code": allow_code}
     job = read_job(given[0], **about)
     sources = choose_sources(given, job, values)
+    if dry_run and as_json:
+        raise click.UsageError("--dry-run prints a script, which is no JSON; leave out --json")
     if dry_run:
         _preview(job, sources, **how)
         return

@@ -45,10 +45,18 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     here[keys[-1]] = parsed
 
 
-def drop_settings_of_other_kinds(document: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Remove stored cluster settings that don't exist for the kind of cluster in the overrides."""
+def drop_settings_of_other_kinds(document: dict[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Remove cluster settings that don't exist for the kind of cluster in the overrides.
+
+    Returns
+    -------
+    list of str
+        The keys that were removed.
+    """
     kinds = [value for key, _, value in (o.partition("=") for o in overrides) if key == KIND]
     model = CLUSTERS.get(kinds[-1].strip()) if kinds else None
     stored = document.get("cluster")
-    if model is not None and isinstance(stored, dict):
-        document["cluster"] = {k: v for k, v in stored.items() if k in model.model_fields}
+    if model is None or not isinstance(stored, dict):
+        return []
+    document["cluster"] = {k: v for k, v in stored.items() if k in model.model_fields}
+    return [f"cluster.{key}" for key in stored if key not in document["cluster"]]

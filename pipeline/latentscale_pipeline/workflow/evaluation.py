@@ -297,7 +297,7 @@ def _identify(
 
     With the rule ``latest`` the baseline isn't part of the key, because every job that passes would
     change the keys of those before. So the same rows may meet another baseline: where others were
-    evaluated since, and it isn't the one of then, it is part of the key.
+    evaluated since, or the one of then was rejected, it is part of the key.
     """
     moving = workflow.baseline == "latest"
     key = _key(workflow, plan, gates, "latest" if moving else baseline)
@@ -305,7 +305,8 @@ def _identify(
     if not moving or found is None or found.baseline == _stripped(baseline):
         return key, found
     moved = any(
-        entry.registered > found.registered and not _has_rows_of(entry, plan)
+        (entry.registered > found.registered and not _has_rows_of(entry, plan))
+        or (entry.rejected is not None and _stripped(entry.url) == found.baseline)
         for entry in registry.entries(workflow.name)
     )
     if not moved:

@@ -12,9 +12,10 @@ import json
 import os
 import subprocess
 import time
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.views.formatting import printable
@@ -120,6 +121,9 @@ def _post_once(address: str, body: bytes) -> int:
         path = parts.path or "/"
         target = f"{path}?{parts.query}" if parts.query else path
         headers = {"Content-Type": "application/json", "User-Agent": "latentscale"}
+        if parts.username is not None:
+            named = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            headers["Authorization"] = f"Basic {b64encode(named.encode()).decode()}"
         connection.request("POST", target, body, headers)
         status: int = connection.getresponse().status
         return status

@@ -49,6 +49,19 @@ def test_what_is_printed_is_the_same_configuration(
     assert read(ended.out) == read(JOB).model_copy(update={"storage_options": {}})
 
 
+def test_another_kind_of_cluster_leaves_out_the_keys_of_the_first(
+    latentscale: Command, job: Path
+) -> None:
+    ended = latentscale("config", job, "-o", "cluster.kind=serial")
+    lost = "cluster.workers, cluster.walltime, which the kind of cluster doesn't have"
+    assert (ended.code, ended.err) == (0, f"{job}: left out {lost}\n")
+    assert read(ended.out).cluster.kind == "serial"
+    same = latentscale("config", job, "-o", "cluster.kind=slurm")
+    assert (same.code, same.err) == (0, "")
+    misspelt = latentscale("config", job, "-o", "cluster.wokers=3")
+    assert (misspelt.code, "cluster.wokers is unknown" in misspelt.err) == (2, True)
+
+
 def test_every_key_has_its_meaning_above_it(latentscale: Command, job: Path) -> None:
     lines = latentscale("config", job).out.splitlines()
     assert lines[:2] == ["# Name of the job", "name: nightly"]

@@ -32,6 +32,12 @@ def files_below(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*"))
 
 
+def test_a_script_is_no_json(latentscale: Command, config: Path) -> None:
+    ended = latentscale("submit", config, "--dry-run", "--json")
+    assert (ended.code, ended.out) == (2, "")
+    assert "--dry-run prints a script, which is no JSON; leave out --json" in ended.err
+
+
 def test_a_source_is_not_ingested(latentscale: Command, config: Path, tmp_path: Path) -> None:
     before = files_below(tmp_path)
     ended = latentscale("submit", config, "--dry-run")

@@ -246,6 +246,9 @@ def test_an_accepted_job_is_a_baseline_and_limits_begin_anew(
     assert len(earlier()) == 6
     passed = latentscale("history", "accept", history, "nightly-00000002").out
     assert "accepted, though no gate of it had failed; limits of drift begin anew" in passed
+    assert passed.endswith(
+        "nightly-00000006 was evaluated after it and stays the latest baseline\n"
+    )
     unknown = latentscale("history", "accept", history, "nightly-1000000")
     assert unknown.code == 2
     assert "no job nightly-1000000 here; did you mean nightly-0000000" in unknown.err

@@ -1,5 +1,6 @@
 """A workflow: from ingest to gate, once for each corpus, with a verdict that people are told."""
 
+import base64
 import json
 import shutil
 import subprocess
@@ -62,6 +63,7 @@ def webhook() -> Iterator[tuple[str, list[dict[str, Any]], list[int]]]:
     class Listener(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            heard[-1]["authorization"] = self.headers["Authorization"]
             self.send_response(answers.pop(0) if answers else 200)
             self.end_headers()
 
@@ -84,7 +86,7 @@ def test_a_corpus_that_lost_a_third_of_its_clusters_fails_the_gate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     address, heard, answers = webhook
-    monkeypatch.setenv("NIGHTLY_WEBHOOK", address)
+    monkeypatch.setenv("NIGHTLY_WEBHOOK", address.replace("://", "://a%20user:p%2Fw@"))
     write_workflow(place, notify=[{"webhook_from": "NIGHTLY_WEBHOOK"}])
     first, second = night(latentscale, 1), night(latentscale, 2)
     assert (first.code, second.code) == (0, 0), first.err + second.err
@@ -115,6 +117,8 @@ def test_a_corpus_that_lost_a_third_of_its_clusters_fails_the_gate(
     assert again.code == 1
     assert "was evaluated before" in again.err
     assert [message["passed"] for message in heard] == [False, False]
+    basic = base64.b64encode(b"a user:p/w").decode()
+    assert [message["authorization"] for message in heard] == [f"Basic {basic}"] * 2
     assert any(failure in said for failure in heard[-1]["failures"])
     assert night(latentscale, 3).code == 1
     assert len(heard) == 2, "told once"
@@ -298,6 +302,20 @@ def test_rows_that_come_back_meet_the_baseline_of_today(place: Path, latentscale
         *(True, True, False),
     ]
     assert night(latentscale, 1).code == 0
+
+
+def test_rows_are_judged_again_once_their_baseline_is_rejected(
+    place: Path, latentscale: Command
+) -> None:
+    gate = {"measure": "vendi", "kernel": "cosine", "order": 1, "of": "corpus", "max_rise": 0.1}
+    write_workflow(place, gates=[gate])
+    assert night(latentscale, 3).code == 0
+    assert night(latentscale, 1).code == 1
+    (broken,) = [e for e in Registry.existing(str(place / "history")).entries() if e.passed]
+    latentscale("history", "reject", place / "history", broken.job, "--reason", "a bad export")
+    for repeated in (False, True):
+        again = night(latentscale, 1)
+        assert (again.code, "was evaluated before" in again.err) == (0, repeated), again.err
 
 
 def test_a_baseline_that_is_gone_leaves_the_one_before(place: Path, latentscale: Command) -> None:
