@@ -84,11 +84,8 @@ def read_job(
     if is_job_file(given):
         document = parse_yaml(read_text(given, "a YAML file that describes a job"), given)
         _refuse_workflow(document, given)
-        if isinstance(document, dict) and (
-            others := drop_settings_of_other_kinds(document, overrides)
-        ):
-            said = f"{given}: left out {', '.join(others)}, which the kind of cluster doesn't have"
-            click.echo(printable(said), err=True)
+        if isinstance(document, dict):
+            _leave_out_other_kinds(document, given, overrides)
         if preset is not None:
             raise click.UsageError(
                 f"--preset is for a job without a job file; leave it out, or name the data "
@@ -115,6 +112,13 @@ def read_job(
             "begins without and loses when it ends; name a folder or another URL"
         )
     return config
+
+
+def _leave_out_other_kinds(document: dict[str, Any], given: str, overrides: Sequence[str]) -> None:
+    others = drop_settings_of_other_kinds(document, overrides)
+    if others:
+        said = f"{given}: left out {', '.join(others)}, which the kind of cluster doesn't have"
+        click.echo(printable(said), err=True)
 
 
 def is_job_file(given: str) -> bool:

@@ -181,19 +181,26 @@ class Influence:
         steps = min(max(STEPS, math.ceil((self.order + 1.0) / 2.0)), len(self.values))
         before, after = _ritz_values(rows, self.values, parts, steps)
         found = np.empty(len(rows))
-        for i, rest in enumerate((1.0 - parts).tolist()):
-            shares = Shares(self.order, self.values[-1] / rest)
-            least = NEGLIGIBLE * self.values[-1]
-            terms = [
-                float(shares.of(values[values > least] / rest).sum())
-                for values in (self.values, after[i], before[i])
-            ]
-            left = terms[0] + terms[1] - terms[2]
-            if abs(left) < CANCELLED * abs(terms[0]):
-                found[i] = self._score_without(rows[i], float(parts[i]))
-            else:
-                found[i] = shares.number(left)
+        for part in np.unique(parts).tolist():  # most often all rows have the same
+            alike = np.flatnonzero(parts == part)
+            shares = Shares(self.order, self.values[-1] / (1.0 - part))
+            whole, more, less = (
+                self._sum_terms(shares, values / (1.0 - part))
+                for values in (self.values, after[alike], before[alike])
+            )
+            for i, left in zip(alike.tolist(), (whole + more - less).tolist(), strict=True):
+                if abs(left) < CANCELLED * abs(whole):
+                    found[i] = self._score_without(rows[i], part)
+                else:
+                    found[i] = shares.number(left)
         return found
+
+    def _sum_terms(self, shares: Shares, values: Float64Array) -> Float64Array:
+        """Return the sum of the terms of eigenvalues along the last axis, without those of 0."""
+        terms = np.zeros_like(values)
+        held = values > NEGLIGIBLE * shares.unit
+        terms[held] = shares.of(values[held])
+        return np.asarray(terms.sum(axis=-1))
 
     def _score_without(self, row: Float64Array, part: float) -> float:
         """Return the score without one row that has nearly all the weight, from all eigenvalues."""

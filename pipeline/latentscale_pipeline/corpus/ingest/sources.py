@@ -46,8 +46,8 @@ from latentscale_pipeline.storage.urls import (
 COLUMNS = {"ids": ("id", "ids"), "labels": ("label", "labels"), "texts": ("text", "texts")}
 """Names of columns that are taken for ids, labels and texts if no other is asked for."""
 
-NAMES = frozenset(name for names in COLUMNS.values() for name in names)
-"""All of these names."""
+NAMES = {name: what for what, names in COLUMNS.items() for name in names}
+"""What is taken from a column of each of these names."""
 
 WEIGHTS = frozenset({"weight", "weights"})
 """Names of columns that are suggested as weights."""
@@ -197,8 +197,7 @@ class Sources:
     def _described(self, field: Field) -> str:
         if field.name not in NAMES:
             return field.name
-        (name,) = (name for name, names in COLUMNS.items() if field.name in names)
-        if field.dtype.kind not in _kinds(name) or field.dated or field.unseen:
+        if field.dtype.kind not in _kinds(NAMES[field.name]) or field.dated or field.unseen:
             return f"{field.name} ({field.kind}: {_why_left_out(field)})"
         lacking = (source.path for source in self.items if field.name not in source.names)
         without = next(lacking, None)
@@ -365,11 +364,10 @@ def _kinds(name: str) -> str:
 
 
 def _why_left_out(field: Field) -> str:
-    if field.name in COLUMNS["labels"] and field.dtype.kind == "f":
+    if NAMES[field.name] == "labels" and field.dtype.kind == "f":
         return f"--labels-column {field.name} takes it if all are whole numbers"
     if field.dated or field.unseen:
-        (kind,) = (kind for kind, names in COLUMNS.items() if field.name in names)
-        return f"--{kind}-column {field.name} takes it as text"
+        return f"--{NAMES[field.name]}-column {field.name} takes it as text"
     if field.unread == PYTHON_OBJECTS:
         return "make text of them with array.astype(str)"
     return "neither text nor whole numbers"
@@ -411,7 +409,7 @@ def _source(container: Container, vectors: str | None, columns: Mapping[str, str
     named = {name: column for name, column in columns.items() if column}
     # A column that is named as ids, labels, texts or weights is no dimension unless all are asked
     # for.
-    used = {*named.values(), *(() if vectors else NAMES | WEIGHTS)}
+    used = {*named.values(), *(() if vectors else {*NAMES, *WEIGHTS})}
     field = choose_vectors(container, vectors, used)
     chosen = {name: choose_column(container, column, "") for name, column in named.items()}
     for column in chosen.values():
