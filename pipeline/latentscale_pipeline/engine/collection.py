@@ -184,5 +184,5 @@ def stage_spending(store: ObjectStore, stage: Stage, folder: str) -> dict[str, A
         marker = read_marker(store, part)
         return None if marker is None else marker.cost
 
-    costs = [each for each in run_requests(cost, parts) if each is not None]
+    costs = [each for each in run_requests(store, cost, parts) if each is not None]
     return add_costs(costs) if costs else dict(NOTHING_SPENT)

@@ -77,7 +77,9 @@ class StageState:
 def is_complete(work: Work) -> bool:
     """Return whether every stage of a job is complete; nothing is changed."""
     listed = list_stages(work.store)
-    return all(run_requests(lambda stage: _is_complete(work, stage, listed), work.stages))
+    return all(
+        run_requests(work.store, lambda stage: _is_complete(work, stage, listed), work.stages)
+    )
 
 
 def is_stage_complete(work: Work, stage: Stage) -> bool:

@@ -102,7 +102,7 @@ class Registry:
             If an entry is damaged.
         """
         keys = [key for key in self.store.keys("entries") if key.endswith(".parquet")]
-        read = run_requests(self._read, keys)
+        read = run_requests(self.store, self._read, keys)
         accepted, rejected = self._texts("accepted"), self._texts("rejected")
         places = self._texts("places")
         evaluated = {entry.job for entry in read if entry.evaluation is not None}

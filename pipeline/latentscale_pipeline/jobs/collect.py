@@ -102,7 +102,7 @@ def assemble_results(
             for key, value in _section(name, finding).items()
         },
         arrays={key: path for finding in findings.values() for key, path in finding.arrays.items()},
-        timings=run_requests(partial(_timing, plan, work), stage_states),
+        timings=run_requests(work.store, partial(_timing, plan, work), stage_states),
     )
     described = FinishedJob(work.store.address, results, None)
     rows = rows_to_look_at(described, plan.corpora)

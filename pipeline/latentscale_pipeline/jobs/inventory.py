@@ -118,7 +118,11 @@ def write_inventory(store: ObjectStore, to_come: Collection[str] = ()) -> None:
         if key in DOCUMENTS or (_RECORDS.fullmatch(key) and not _may_grow(store, key))
     ]
     files = dict(
-        zip(kept, run_requests(lambda key: _known_or_read(store, key, known), kept), strict=True)
+        zip(
+            kept,
+            run_requests(store, lambda key: _known_or_read(store, key, known), kept),
+            strict=True,
+        )
     )
     files |= {key: describe_object(key, b"") for key in to_come}
     files |= _stage_files(store, sizes)
@@ -177,8 +181,8 @@ def _stage_files(store: ObjectStore, sizes: Mapping[str, int]) -> Files:
         there, _, gone = stage_parts(store, stage, keys, finished=True)
         return [(part, gone) for part in there]
 
-    parts = [part for found in run_requests(find, planned_folders(store)) for part in found]
-    described = run_requests(lambda part: describe(*part), parts)
+    parts = [part for found in run_requests(store, find, planned_folders(store)) for part in found]
+    described = run_requests(store, lambda part: describe(*part), parts)
     return {file["key"]: file for files in described for file in files}
 
 

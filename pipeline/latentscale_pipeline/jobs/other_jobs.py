@@ -47,7 +47,7 @@ def enter_in_index(plan: Plan) -> None:
         with contextlib.suppress(BadInput):
             output.write(f"{INDEX}/{key}/{plan.id}", place.encode(), durable=False)
 
-    run_requests(enter, entries.items())
+    run_requests(output, enter, entries.items())
 
 
 def find_stored_results(plan: Plan) -> Callable[[str], list[ObjectStore]]:
@@ -57,7 +57,7 @@ def find_stored_results(plan: Plan) -> Callable[[str], list[ObjectStore]]:
     @cache
     def jobs() -> Mapping[str, list[str]]:
         keys = list(plan.keys.values())
-        return dict(zip(keys, run_requests(partial(_jobs, output), keys), strict=True))
+        return dict(zip(keys, run_requests(output, partial(_jobs, output), keys), strict=True))
 
     return lambda key: [output.child(job) for job in jobs()[key] if job != plan.id]
 

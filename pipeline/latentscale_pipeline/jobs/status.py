@@ -186,7 +186,7 @@ class MarkerCosts:
         wanted = list(parts)
         unknown = [part for part in wanted if part not in self._known]
         if unknown:
-            found = run_requests(self._read, unknown)
+            found = run_requests(self._store, self._read, unknown)
             self._known |= {part: cost for part, cost in zip(unknown, found, strict=True) if cost}
         return [self._known[part] for part in wanted if part in self._known]
 
@@ -241,7 +241,7 @@ def list_statuses(output: str) -> list[JobStatus]:
         job = store.child(name)
         return read_status(job) if is_job(job) else None
 
-    return [status for status in run_requests(look, names) if status is not None]
+    return [status for status in run_requests(store, look, names) if status is not None]
 
 
 def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStatus:

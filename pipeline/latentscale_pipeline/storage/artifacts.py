@@ -233,7 +233,7 @@ def read_marker(store: ObjectStore, part: str) -> StoredArtifact | None:
 
 def read_markers(store: ObjectStore, parts: Iterable[str]) -> list[StoredArtifact | None]:
     """Return what :func:`read_marker` returns for each part; several are read at once."""
-    return run_requests(partial(read_marker, store), parts)
+    return run_requests(store, partial(read_marker, store), parts)
 
 
 def parse_marker(store: ObjectStore, part: str, data: bytes) -> StoredArtifact | None:
@@ -397,7 +397,7 @@ def collect_garbage(store: ObjectStore, folder: str) -> list[str]:
     winners = {f"{m.part}.{m.attempt}" for m in read_markers(store, parts) if m is not None}
     named = winners | sole
     garbage = {key for key in arrays if key.rpartition("/")[0] not in named}
-    run_requests(store.remove, garbage)
+    run_requests(store, store.remove, garbage)
     return [key for key in keys if key not in garbage]
 
 
@@ -423,7 +423,7 @@ def remove_parts(
     markers = {key for key in going if key.endswith(".json")}
     arrays = [key for key in going if key not in markers]
     # Markers first: a marker without its objects would look damaged.
-    run_requests(store.remove, markers)
+    run_requests(store, store.remove, markers)
     if store.is_local:  # whole folders, with what killed writers left there
 
         def inside(key: str) -> str:
@@ -431,9 +431,9 @@ def remove_parts(
 
         kept = set(map(inside, staying))
         folders = {name for name in store.folders(folder) if name not in kept}
-        run_requests(store.remove_all, [f"{folder}/{name}" for name in folders])
+        run_requests(store, store.remove_all, [f"{folder}/{name}" for name in folders])
         arrays = [key for key in arrays if inside(key) not in folders]
-    run_requests(store.remove, arrays)
+    run_requests(store, store.remove, arrays)
 
 
 def _encode(array: Array) -> bytes:

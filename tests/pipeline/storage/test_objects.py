@@ -6,6 +6,7 @@ import errno
 import os
 import pickle
 import stat
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from latentscale_pipeline.errors import BadInput, StoreFull, first_line
-from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.objects import REQUESTS, ObjectStore, run_requests
 from latentscale_pipeline.storage.urls import strip_credentials, without_credentials
 from tests.support.racing import race_to_create
 
@@ -214,6 +215,37 @@ def test_what_can_not_be_created_whole_leaves_no_object(
         with pytest.raises(StoreFull):
             store.create("lock", b"2", durable=False)
     assert store.keys() == ["whole"]
+
+
+@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize("url", ["{folder}", "memory://requests"])
+def test_requests_wait_together_where_answers_take_time(
+    url: str, slow: bool, tmp_path: Path
+) -> None:
+    store = ObjectStore(url.format(folder=tmp_path))
+    together = threading.Barrier(REQUESTS - 1)
+
+    def request(item: int) -> tuple[int, int]:
+        if slow and not item:
+            time.sleep(0.01)  # the first answer, by which a local store is judged
+        elif slow and item < REQUESTS:
+            together.wait(10)  # of fewer at once, this would never end
+        return item, threading.get_ident()
+
+    answers = run_requests(store, request, range(100))
+    assert [item for item, _ in answers] == list(range(100))
+    mine = {thread for _, thread in answers} == {threading.get_ident()}
+    assert mine == (store.is_local and not slow)
+
+
+def test_of_failed_requests_the_first_is_told(store: ObjectStore) -> None:
+    def request(item: int) -> int:
+        if item in (3, 7):
+            raise ValueError(f"request {item}")
+        return item
+
+    with pytest.raises(ValueError, match="request 3"):
+        run_requests(store, request, range(10))
 
 
 def test_an_unknown_protocol_is_one_line() -> None:

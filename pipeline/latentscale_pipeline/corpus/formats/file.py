@@ -107,7 +107,7 @@ class File:
             starts = np.linspace(0, self.size - _SAMPLE_BYTES, _SAMPLES).astype(np.int64)
             ranges = [(start, start + _SAMPLE_BYTES) for start in starts.tolist()]
         store = ObjectStore(self.address)
-        parts = run_requests(lambda each: store.read_range("", *each), ranges)
+        parts = run_requests(store, lambda each: store.read_range("", *each), ranges)
         return xxhash.xxh3_128_hexdigest(b"".join(parts))
 
     def open(self) -> BinaryIO:
