@@ -241,6 +241,8 @@ def _ending(error: BaseException | None) -> tuple[int, str]:
             return CLOSED_PIPE, ""
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG, filename=None):
             return 3, "latentscale: the output can't be written: the disk is full; free some space"
+        case PermissionError(filename=str(place)):
+            return 2, f"latentscale: {_shown(place)}: permission denied; change its permissions"
         case FileNotFoundError() if not _folder_exists():
             return 2, "latentscale: this folder has been removed; change to another one"
     return 3, f"latentscale: {_keep_traceback(error)}"

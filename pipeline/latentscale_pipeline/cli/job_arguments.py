@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -197,7 +198,7 @@ def _letters(name: str) -> str:
 
 
 def _refuse_job_folder(given: str) -> None:
-    if (Path(given) / "plan.json").is_file():
+    if os.path.isfile(Path(given) / "plan.json"):
         raise BadInput(
             f"{given}: the folder of a job; continue it with latentscale resume "
             f"{shlex.quote(given)}, or look at it with latentscale status {shlex.quote(given)}"

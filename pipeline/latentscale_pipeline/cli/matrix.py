@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -129,7 +130,8 @@ def _named(given: Sequence[str]) -> dict[str, str]:
 
 def _name(given: str) -> tuple[str, str]:
     """Return the name of a source, and the source."""
-    match = None if Path(given).exists() or has_magic(given) else _NAMED.fullmatch(given)
+    is_there = os.path.exists(given)
+    match = None if is_there or has_magic(given) else _NAMED.fullmatch(given)
     if match:
         return match[1], match[2]
     stem = Path(given.partition("?")[0]).stem
@@ -183,7 +185,8 @@ def _run(
         plans.append(plan(one, other))
         with _of_both(names[one], names[other]):
             finished = run_plan(plans[-1], quiet=True, verbose=False, keep=True)
-        found[one, other] = FinishedJob(finished.store.url, finished.results)
+        used = plans[-1].config.model_dump(mode="json")
+        found[one, other] = FinishedJob(finished.store.url, finished.results, used)
         if not scaled and _has_scales(plans[-1].config, finished.store.address):
             overrides, scaled = [*overrides, f"scales_from={finished.store.address}"], True
             waiting.extend(before)  # jobs that derived no scale of their own

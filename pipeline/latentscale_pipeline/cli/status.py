@@ -104,7 +104,7 @@ def list_jobs(output: str, as_json: bool) -> None:
     Example:
       latentscale list jobs/
     """
-    found = list_statuses(output)
+    found = list_statuses(output, lambda line: click.echo(line, err=True))
     if as_json:
         described = [asdict(status) for status in found]
         for each in described:

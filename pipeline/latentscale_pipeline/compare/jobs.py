@@ -158,9 +158,16 @@ class Comparison:
         ]
         if not own or self._anyway:
             return ""
+        sampled = any(
+            found.expected is not None
+            for found in self.shared
+            if any(each.kind == "own scale" for each in found.mismatches)
+        )
         return (
             f"each job derived its own {' and '.join(own)}, so the differences of scores that "
-            "depend on it are left out; samples are compared all the same, each at its own scale"
+            "depend on it are left out"
+            + sampled
+            * "; samples are compared all the same, each at its own scale"
         )
 
     @property

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from latentscale.array_types import Float64Array
+from latentscale_pipeline.compare.comparability import use_weights
 from latentscale_pipeline.corpus.formats.text import format_csv_line
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.scores import full_title, report_of
@@ -141,6 +142,15 @@ class Matrix:
             if "reference" in found:
                 rows[other] = found["reference"].n
         return [rows[place] for place in sorted(rows)]
+
+    def weighted(self) -> list[bool]:
+        """Return whether scores of each corpus use weights of its rows, of those that are known."""
+        found = dict[int, bool]()
+        for (one, other), job in self.jobs.items():
+            for role, corpus in job.corpora.items():
+                place = one if role == "corpus" else other
+                found[place] = use_weights(job) and bool(corpus.weighted)
+        return [found[place] for place in sorted(found)]
 
     def matrices(self) -> list[ScoreMatrix]:
         """Return the matrix of every distance and similarity, in the order of the jobs' scores."""

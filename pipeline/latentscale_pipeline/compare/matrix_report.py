@@ -13,7 +13,7 @@ from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.views.axis import in_power
 from latentscale_pipeline.views.content import Report, Section, Table
 from latentscale_pipeline.views.figure import Curve, Figure, Grid, Panel, Style
-from latentscale_pipeline.views.formatting import counted, format_number, printable, shorten
+from latentscale_pipeline.views.formatting import counted, format_number, listed, printable, shorten
 from latentscale_pipeline.views.scores import format_summarised, why_null
 from latentscale_pipeline.views.terminal import format_table
 
@@ -57,6 +57,15 @@ def warnings_of(matrix: Matrix) -> list[str]:
         said.append(
             f"The corpora have {min(sizes):,} to {max(sizes):,} rows, and distances may depend on "
             "that: compare corpora of equally many rows, by latentscale subset --sample."
+        )
+    weighted = dict(zip(matrix.names, matrix.weighted(), strict=False))
+    if len(set(weighted.values())) > 1:
+        theirs, none = (
+            listed(name for name, has in weighted.items() if has is kind) for kind in (True, False)
+        )
+        said.append(
+            f"Rows have weights in {theirs}, and none in {none}: scores of each corpus by itself "
+            "that use weights can't be compared."
         )
     unknown = [
         found.title

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
-import fsspec
 import numpy as np
 from fsspec.spec import AbstractBufferedFile
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from latentscale_pipeline.corpus.ingest.sources import Sources
 from latentscale_pipeline.errors import BadInput, how_to_install
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import atomic_write
-from latentscale_pipeline.storage.urls import strip_credentials
+from latentscale_pipeline.storage.urls import open_url, strip_credentials
 
 Writer = TypeVar("Writer")
 Columns = Mapping[str, Int64Array]
@@ -81,7 +80,7 @@ def new_file(
         raise BadInput(f"{where}: unknown suffix; use a path that ends in {named}")
     check_free(target, overwrite=overwrite)
     with file_errors(where):
-        fs, path = fsspec.core.url_to_fs(target)
+        fs, path = open_url(target)
         with _published(fs, str(path)) as file:
             yield file, writers[suffix]
 
@@ -96,7 +95,7 @@ def check_free(target: str, *, overwrite: bool) -> None:
     """
     where = strip_credentials(target)
     with file_errors(where):
-        fs, path = fsspec.core.url_to_fs(target)
+        fs, path = open_url(target)
         if fs.exists(path) and not overwrite:
             raise BadInput(f"{where}: the file exists; use another path, or --overwrite")
 
@@ -104,7 +103,7 @@ def check_free(target: str, *, overwrite: bool) -> None:
 def remove_file(target: str) -> None:
     """Remove a file, if there is one."""
     with file_errors(strip_credentials(target)):
-        fs, path = fsspec.core.url_to_fs(target)
+        fs, path = open_url(target)
         if fs.exists(path):
             fs.rm_file(path)
 

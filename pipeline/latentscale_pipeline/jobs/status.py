@@ -43,6 +43,7 @@ from latentscale_pipeline.measures.finished_job import (
     refuse_folder_of_jobs,
     suggest_job,
 )
+from latentscale_pipeline.progress import Echo
 from latentscale_pipeline.storage.artifacts import SPENT, Cost, read_marker
 from latentscale_pipeline.storage.cancellation import read_cancel_request
 from latentscale_pipeline.storage.events import read_events
@@ -222,8 +223,10 @@ def open_job(url: str) -> ObjectStore:
     )
 
 
-def list_statuses(output: str) -> list[JobStatus]:
+def list_statuses(output: str, echo: Echo) -> list[JobStatus]:
     """Return the status of every job directly in an output folder, without costs.
+
+    A folder that is closed to this user is named by ``echo``.
 
     Raises
     ------
@@ -239,7 +242,11 @@ def list_statuses(output: str) -> list[JobStatus]:
 
     def look(name: str) -> JobStatus | None:
         job = store.child(name)
-        return read_status(job) if is_job(job) else None
+        try:
+            return read_status(job) if is_job(job) else None
+        except BadInput as error:
+            echo(str(error))
+            return None
 
     return [status for status in run_requests(store, look, names) if status is not None]
 

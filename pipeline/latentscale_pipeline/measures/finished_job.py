@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import re
@@ -208,7 +209,13 @@ def is_job(store: ObjectStore) -> bool:
 
 def refuse_folder_of_jobs(store: ObjectStore) -> None:
     """Raise :class:`BadInput` if jobs are in a folder, and name one."""
-    job = next((name for name in store.folders() if is_job(store.child(name))), None)
+
+    def is_open(name: str) -> bool:
+        with contextlib.suppress(BadInput):  # a folder closed to this user
+            return is_job(store.child(name))
+        return False
+
+    job = next(filter(is_open, store.folders()), None)
     if job is not None:
         raise BadInput(
             f"{store.url}: the folder holds jobs but isn't a job; name one of them, such as "

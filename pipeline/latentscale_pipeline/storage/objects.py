@@ -357,7 +357,7 @@ class ObjectStore:
     def exists(self, key: str) -> bool:
         """Return whether there is an object or a folder with this key."""
         if self.is_local:
-            return bool(self._attempt(lambda: self._fs.exists(self._path(key)), key))
+            return bool(self._attempt(lambda: _is_there(Path(self._path(key))), key))
         # Some libraries return False for any error of the request.
         return self._size(key) is not None
 
@@ -377,7 +377,8 @@ class ObjectStore:
     def sizes(self, prefix: str = "") -> dict[str, int]:
         """Map the keys of all objects below a prefix (a folder) to their sizes in bytes."""
         base = self._path(prefix)
-        found = self._attempt(lambda: self._fs.find(base, detail=True), prefix)
+        walking = {"on_error": _refuse_closed} if self.is_local else {}
+        found = self._attempt(lambda: self._fs.find(base, detail=True, **walking), prefix)
         cut = len(self._root) + 1
         return {
             path[cut:]: int(entry["size"])
@@ -538,6 +539,31 @@ class ObjectStore:
             if _patience(error, self.is_local):
                 self._gave_up = time.monotonic()
             raise _explained(error, self.locate(key)) from error
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether something has a local path; raise where nobody can tell."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except PermissionError:
+        raise _closed(path.parent) from None
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENAMETOOLONG}:
+            return False
+        raise
+    return True
+
+
+def _refuse_closed(error: OSError) -> None:
+    """Raise where a folder can't be listed; one that is gone has nothing in it."""
+    if isinstance(error, PermissionError):
+        raise _closed(error.filename)
+
+
+def _closed(folder: str | Path) -> BadInput:
+    return BadInput(f"{folder}: permission denied; change its permissions")
 
 
 def run_requests(

@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import fsspec
 from fsspec.archive import AbstractArchiveFileSystem
+from fsspec.implementations.local import LocalFileSystem
 
 from latentscale_pipeline.errors import BadInput, first_line, how_to_install
 
@@ -67,6 +68,8 @@ def open_url(url: str) -> tuple[Any, str]:
         refuses the URL.
     """
     shown = strip_credentials(url)
+    if "://" not in url and "::" in url:  # in a path, these are signs like any others
+        return LocalFileSystem(), str(LocalFileSystem._strip_protocol(url))
     try:
         fs, path = fsspec.core.url_to_fs(url, **_settled(url))
     except ImportError as error:

@@ -162,6 +162,7 @@ def test_corpora_of_other_sizes_are_compared_on_samples_of_one_size(run: Run) ->
     cuts = [job.results.part("magnitude").corpus.scales[-1] for job in (many, few)]
     assert cuts[0] != cuts[1]
     said = comparison.describe_own_scales()
+    assert said.endswith("; samples are compared all the same, each at its own scale")
     here, there = format_apart(*cuts)
     assert f"cut-off scale of magnitude ({here} here, {there} there)" in said
     assert area.expected is not None

@@ -217,6 +217,30 @@ def test_paired_models_make_a_matrix_of_similarities(tmp_path: Path, latentscale
     assert sorted(found["CKA, debiased"]["merges"][0][:2]) == [0, 1]
 
 
+def test_scores_with_weights_beside_scores_without_are_told(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    weights, places = tmp_path / "weights.txt", save(tmp_path, n=60)
+    weights.write_text("".join(f"{1 + place % 3}\n" for place in range(60)))
+    weighted = tmp_path / "weighted.zarr"
+    latentscale("ingest", places[0], weighted, "--weights", weights)
+    output = ("--output", tmp_path / "jobs", "-o", "cluster.kind=serial")
+    measures = ("--measures", "vendi,mmd", "-o", "sampling.method=none")
+    ended = latentscale("matrix", weighted, *places[1:3], *output, *measures)
+    line = "Rows have weights in weighted, and none in b, c: scores of each corpus by itself that"
+    assert line in " ".join(ended.out.split()), ended.out
+    alike = latentscale("matrix", *places[:3], *output, *measures)
+    assert "have weights" not in alike.out
+    alone = latentscale("run", places[1], "--reference", weighted, *output, *measures)
+    said = (
+        "Vendi scores count the rows of the reference by their weights, and the corpus has none, "
+        "so the scores of the two can't be compared; other measures count each row once"
+    )
+    assert said in " ".join(alone.out.split())
+    [page] = (tmp_path / "jobs").glob("b-????????/report.html")
+    assert said.replace("'", "&#39;") in page.read_text()
+
+
 def test_what_cannot_be_compared_is_refused(tmp_path: Path, latentscale: Command) -> None:
     paths = save(tmp_path, n=60)
     (tmp_path / "sub").mkdir()

@@ -217,6 +217,18 @@ def test_what_can_not_be_created_whole_leaves_no_object(
     assert store.keys() == ["whole"]
 
 
+@pytest.mark.parametrize("name", ["a::b", "e::f.npy", "run::v2", "a::b::c"])
+def test_colons_in_a_path_are_signs_like_any_others(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in (name, str(tmp_path / name / "inner")):
+        ObjectStore(url).write("x", url.encode())
+    assert (tmp_path / name / "x").read_bytes() == name.encode()
+    assert (tmp_path / name / "inner" / "x").exists()
+    assert sorted(ObjectStore(str(tmp_path)).keys()) == [f"{name}/inner/x", f"{name}/x"]
+
+
 @pytest.mark.parametrize("slow", [False, True])
 @pytest.mark.parametrize("url", ["{folder}", "memory://requests"])
 def test_requests_wait_together_where_answers_take_time(

@@ -162,7 +162,7 @@ def file_errors(where: str) -> Iterator[None]:
             "path"
         ) from None
     except PermissionError as error:
-        raise BadInput(f"{where}: permission denied; change the file's permissions") from error
+        raise BadInput(f"{where}: permission denied; change its permissions") from error
     except OSError as error:
         if error.errno in FULL:
             raise Incomplete(
@@ -177,7 +177,7 @@ def file_errors(where: str) -> Iterator[None]:
         if type(error).__module__.partition(".")[0] not in _STORE_LIBRARIES:
             raise
         if is_refused(error):
-            raise BadInput(f"{where}: permission denied; change the file's permissions") from error
+            raise BadInput(f"{where}: permission denied; change its permissions") from error
         raise Incomplete(
             f"{where}: can't be reached ({first_line(error)}); check the address and the "
             "credentials, then run the same command again"

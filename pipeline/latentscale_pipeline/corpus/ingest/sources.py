@@ -576,7 +576,8 @@ def _below(entry: File, results: str | None) -> list[File]:
     """
     if not entry.is_folder or is_zarr(entry):
         return [entry]
-    listed = [File.of(entry.fs, about) for about in entry.fs.ls(entry.path, detail=True)]
+    with file_errors(entry.name):
+        listed = [File.of(entry.fs, about) for about in entry.fs.ls(entry.path, detail=True)]
     names = {child.path.rsplit("/", 1)[-1] for child in listed}
     if names >= JOB_FILES:
         return []

@@ -112,7 +112,10 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
             influences = results(influence.stage_name(role))
             if influence.ARRAY in influences.objects:
                 arrays[f"vendi/{role}/influence"] = influences.path(influence.ARRAY)
-    return Findings(VendiResults(**found), tuple(scores), arrays)
+    weighted = [
+        role for role, corpus in facts.corpora.items() if section.weights and corpus.weights
+    ]
+    return Findings(VendiResults(**found, weighted=weighted or None), tuple(scores), arrays)
 
 
 def _sampling_errors(

@@ -83,15 +83,21 @@ class VendiReport(MeasureReport):
         ]
 
     def notes(self, found: VendiResults) -> list[str]:
-        """State when the scores of two corpora are comparable."""
+        """State when the scores of two corpora are comparable, and whose rows have weights."""
+        weighted = [f"{line}." for line in _weighted(found)]
         if not found.reference:
-            return []
+            return weighted
         return [
+            *weighted,
             (
                 "Scores of two corpora are comparable only under the same kernel and bandwidth, "
                 "and can grow with the number of rows: compare corpora of similar size."
-            )
+            ),
         ]
+
+    def caveats(self, found: VendiResults, results: Results) -> list[str]:
+        """Say whose rows count by their weights."""
+        return _weighted(found)
 
     def methods(self, found: VendiResults) -> list[tuple[str, str]]:
         """Return the methods of each kernel."""
@@ -100,6 +106,18 @@ class VendiReport(MeasureReport):
             for style, entries in present(found)
             for kernel in dict.fromkeys((entry.kernel, entry.bandwidth) for entry in entries)
         ]
+
+
+def _weighted(found: VendiResults) -> list[str]:
+    if not found.weighted:
+        return []
+    only = ""
+    if found.reference and len(found.weighted) == 1:
+        other = "reference" if found.weighted == ["corpus"] else "corpus"
+        only = f", and the {other} has none, so the scores of the two can't be compared"
+    whose = "both corpora" if len(found.weighted) > 1 else f"the {found.weighted[0]}"
+    said = f"Vendi scores count the rows of {whose} by their weights{only}"
+    return [f"{said}; other measures count each row once"]
 
 
 def _beside(theirs: Numbers | None) -> str:

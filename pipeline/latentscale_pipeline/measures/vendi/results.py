@@ -12,6 +12,7 @@ from latentscale_pipeline.results.part import (
     Part,
     Positive,
     Reason,
+    Role,
 )
 
 
@@ -92,3 +93,5 @@ class VendiResults(Part):
     """Scores of the corpus, one entry for each kernel and order."""
     reference: AbsentOrNull[list[VendiScore]] = None
     """Scores of the reference; null without one."""
+    weighted: Absent[list[Role]] = None
+    """The corpora whose rows count by their weights; absent if none does."""

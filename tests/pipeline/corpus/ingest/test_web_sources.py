@@ -155,7 +155,7 @@ def test_a_file_that_nobody_may_read_is_bad_input(
     ended = latentscale(command, f"{address}/private/a.npy", *target)
     assert ended.code == 2
     assert ended.err == (
-        f"latentscale: {address}/private/a.npy: permission denied; change the file's permissions\n"
+        f"latentscale: {address}/private/a.npy: permission denied; change its permissions\n"
     )
 
 
