@@ -10,8 +10,9 @@ format is read from the beginning.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -306,6 +307,7 @@ def _fields(schema: Any, rows: int, lengths: Mapping[str, int]) -> tuple[Field, 
     """
     fields: list[Field] = []
     floats: dict[str, np.dtype[Any]] = {}
+    index = _index_columns(schema)
     for column in schema:
         values = _list_type(column.type)
         if values is not None:
@@ -320,7 +322,8 @@ def _fields(schema: Any, rows: int, lengths: Mapping[str, int]) -> tuple[Field, 
         elif _is_number(_decoded(column.type)):
             dtype = np.dtype(_decoded(column.type).to_pandas_dtype())
             fields.append(Field(column.name, (rows,), dtype))
-            if dtype.kind == "f" and not pa.types.is_dictionary(column.type):
+            is_plain = column.name not in index and not pa.types.is_dictionary(column.type)
+            if is_plain and dtype.kind == "f":
                 floats[column.name] = dtype
         elif pa.types.is_decimal(column.type):
             dtype = np.dtype(np.int64 if column.type.scale == 0 else np.float64)
@@ -330,7 +333,20 @@ def _fields(schema: Any, rows: int, lengths: Mapping[str, int]) -> tuple[Field, 
         else:
             unread = str(column.type)
             fields.append(Field(column.name, (rows,), np.dtype(object), unread=unread))
-    return tuple(fields + joined_fields(floats, rows))
+    others = {
+        field.name: field.unseen
+        for field in fields
+        if field.name not in {*floats, *index} and len(field.shape) == 1
+    }
+    return tuple(fields + joined_fields(floats, rows, others))
+
+
+def _index_columns(schema: Any) -> set[str]:
+    """Return the columns that are the index of a pandas data frame, and no dimensions."""
+    with suppress(ValueError, TypeError, KeyError):
+        found = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
+        return {each for each in found if isinstance(each, str)}
+    return set()
 
 
 def _list_type(kind: Any) -> Any | None:

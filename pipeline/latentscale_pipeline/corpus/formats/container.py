@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,12 @@ KINDS = "USTiu"
 
 NO_VALUE = "has no value; fill it in, or choose another column or none"
 """What is wrong with a row that lacks a value, and what to do."""
+
+
+NO_OTHERS: Mapping[str, bool] = MappingProxyType({})
+"""A table's columns besides numeric ones, if there are none."""
+
+_NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 
 
 class UnknownField(BadInput):
@@ -47,6 +54,8 @@ class Field:
         Dtype of the values as they are read.
     columns : tuple of str
         Names of the table's columns that the field joins, in order; empty for other fields.
+    lacks : tuple of str
+        Columns that belong to these by their names, but aren't floats.
     unlike : str
         One of these columns that may be ids or labels, because its values are unlike the others;
         empty if there is none.
@@ -66,6 +75,7 @@ class Field:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     columns: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
     unlike: str = ""
     empty_for_null: bool = False
     dated: bool = False
@@ -127,7 +137,9 @@ class Container(ABC):
         """Refuse a field that can't be complete, before any of its rows is read."""
 
 
-def joined_fields(columns: Mapping[str, np.dtype[Any]], rows: int) -> list[Field]:
+def joined_fields(
+    columns: Mapping[str, np.dtype[Any]], rows: int, others: Mapping[str, bool] = NO_OTHERS
+) -> list[Field]:
     """Join numeric columns of a table, one for each dimension, to fields of vectors.
 
     Columns whose names differ only in a number at the end belong together, in the order of the
@@ -142,29 +154,49 @@ def joined_fields(columns: Mapping[str, np.dtype[Any]], rows: int) -> list[Field
         The columns of floats and of whole numbers, in the table's order.
     rows : int
         Number of rows of the table.
+    others : mapping of str to bool
+        Its other columns, and whether the first rows have no value there. A vector lacks those that
+        are numbered as its own ones are and have no value, or lie between them.
     """
     floats = {name: dtype for name, dtype in columns.items() if dtype.kind == "f"}
-    numbered: defaultdict[str, dict[int, str]] = defaultdict(dict)
-    for name in columns:
-        match = re.fullmatch(r"(.*?)(\d+)", name, re.DOTALL)
-        if match:
-            numbered[match[1]][int(match[2])] = name
+    numbered, unfit = (_numbered(names) for names in (columns, others))
     groups = {
-        f"{stem}*": tuple(members[number] for number in sorted(members))
+        f"{stem}*": members
         for stem, members in numbered.items()
-        if sum(member in floats for member in members.values()) > 1
+        if sum(member in floats for _, member in members) > 1
     }
     if not groups and len(floats) > 1:
-        groups = {"*": tuple(floats)}
+        groups = {"*": list(enumerate(floats))}
+        unfit = {}
     return [
         Field(
             name,
             (rows, len(members)),
-            np.result_type(*(floats[member] for member in members if member in floats)),
-            members,
+            np.result_type(*(floats[member] for _, member in members if member in floats)),
+            columns=tuple(member for _, member in members),
+            lacks=tuple(
+                other
+                for number, other in unfit.get(name[:-1], ())
+                if others[other] or members[0][0] < number < members[-1][0]
+            ),
         )
         for name, members in groups.items()
     ]
+
+
+def _numbered(names: Iterable[str]) -> dict[str, list[tuple[int, str]]]:
+    """Return numbered names by what is before the number, in the order of the numbers."""
+    found: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    for name in names:
+        if match := _NUMBERED.fullmatch(name):
+            found[match[1]].append((int(match[2]), name))
+    return {stem: sorted(members) for stem, members in found.items()}
+
+
+def stem_of(name: str) -> str | None:
+    """Return what is before the number at the end of a column's name; None without one."""
+    match = _NUMBERED.fullmatch(name)
+    return match[1] if match else None
 
 
 def unlike_column(columns: Sequence[str], values: Mapping[str, Sequence[Any]]) -> str:
@@ -215,6 +247,12 @@ def choose_vectors(
     else:
         field = _only_candidate(container, fields)
     where = container.locate(field)
+    for column in field.lacks:
+        if column not in used:
+            raise BadInput(
+                f"{where}: column {column} belongs to the vectors by its name, but has no floats "
+                "in its first rows; convert it, or rename it"
+            )
     if field.unseen:
         raise BadInput(
             f"{where}: the first rows have no vector, so its length isn't known; begin the file "

@@ -137,9 +137,10 @@ def open_json_lines(file: File) -> JsonLines:
         for name, dtype in numbers.items()
         if dtype.kind != "f"
     }
+    others = {f.name: f.unseen for f in known if f.name not in numbers and len(f.shape) == 1}
     joined = [
         replace(field, unlike=unlike_column(field.columns, values))
-        for field in joined_fields(numbers, lines.rows)
+        for field in joined_fields(numbers, lines.rows, others)
     ]
     return JsonLines(file.name, (*known, *joined), lines, single=[*names] == [""])
 

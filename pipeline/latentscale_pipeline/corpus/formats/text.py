@@ -17,6 +17,7 @@ import codecs
 import csv
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -25,11 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats.container import (
+    NO_OTHERS,
     STRINGS,
     Container,
     Field,
     UnknownField,
     joined_fields,
+    stem_of,
     unlike_column,
 )
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, file_errors
@@ -67,6 +70,7 @@ _TEXT_BYTES = 128
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.I)
 _WHOLE = re.compile(r"[+-]?\d+")
+_MISSING = frozenset({"na", "n/a", "null", "none", "-"})
 _LIST = re.compile(r"\[\s*(?:[-+.\d]|(?:nan|inf)\b)[^\[\]]*[\s,][^\[\]]*\]", re.I)
 _BLANKS = " \t\r\n"
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
@@ -201,16 +205,18 @@ class Text(Container):
                 yield np.array([self._text(*row, places[0]) for row in block], STRINGS)
                 continue
             values = np.empty((len(block), row_values), field.dtype)
-            for i, (row, offset, _, cells) in enumerate(block):
+            for i, (row, offset, line, cells) in enumerate(block):
                 found = [cells[place] for place in places]
                 if is_list:
                     found = self._items(found[0], row_values, row, offset)
+                if "_" in line and any("_" in cell for cell in found):
+                    raise self._wrong(found, field, row, offset)
                 values[i] = self._numbers(found, field, row, offset)
             yield values if field.columns or is_list else values[:, 0]
 
     def _text(self, row: int, offset: int, line: str, cells: list[str], place: int) -> str:
         text, stripped = cells[place], cells[place].strip()
-        kept = self.dialect.delimiter == WHOLE_LINE or text == stripped
+        kept = self.dialect.delimiter in {WHOLE_LINE, WHITESPACE} or text == stripped
         return text if kept or self.dialect.is_quoted(line, place) else stripped
 
     def as_written(self, field: Field) -> Field:
@@ -253,12 +259,15 @@ class Text(Container):
             if len(field.shape) == 2 and not all(cell.strip() for cell in cells):
                 filled = [cell if cell.strip() else "nan" for cell in cells]
                 return self._numbers(filled, field, row, offset)
-            whole = field.dtype.kind == "i"
-            pattern, what = (_WHOLE, "a whole number") if whole else (_NUMBER, "a number")
-            wrong = next((cell for cell in cells if not pattern.fullmatch(cell.strip())), cells[0])
-            raise BadInput(
-                f"{self.path}: row {row}, at byte {offset}: {wrong[:40]!r} isn't {what}; fix it"
-            ) from None
+            raise self._wrong(cells, field, row, offset) from None
+
+    def _wrong(self, cells: list[str], field: Field, row: int, offset: int) -> BadInput:
+        whole = field.dtype.kind == "i"
+        pattern, what = (_WHOLE, "a whole number") if whole else (_NUMBER, "a number")
+        wrong = next((cell for cell in cells if not pattern.fullmatch(cell.strip())), cells[0])
+        return BadInput(
+            f"{self.path}: row {row}, at byte {offset}: {wrong[:40]!r} isn't {what}; fix it"
+        )
 
 
 def open_lines(file: File) -> Text:
@@ -302,6 +311,7 @@ def open_text(file: File, delimiter: str | None = None, *, column: str | None = 
                 f"{file.name}: its first line names no column {column!r} (it begins with "
                 f"{head[:40]!r}); name one that it has"
             )
+        _refuse_other_files(file, head)
         advice = "name the format with ingest --format, or" if delimiter is None else "check it, or"
         raise BadInput(
             f"{file.name}: its first lines aren't rows of several numbers (it begins with "
@@ -315,6 +325,16 @@ def open_text(file: File, delimiter: str | None = None, *, column: str | None = 
         )
     sniffed = first_lines(head, file.size, dialect.separator)[dialect.skipped :][:SNIFFED_ROWS]
     return Text(file.name, _fields(sniffed, dialect, lines.rows), lines, dialect)
+
+
+def _refuse_other_files(file: File, head: bytes) -> None:
+    """Say of what isn't a table of text what it is, where that is plain."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise BadInput(f"{file.name}: isn't UTF-8; convert the file")
+    if b"\0" in head and file.suffix in TABLES:
+        raise BadInput(f"{file.name}: byte {head.index(0)} is 0, which no text has; check the file")
+    if file.suffix in TABLES and len(first_lines(head, file.size)) == 1:
+        raise BadInput(f"{file.name}: there are no rows; leave the file out")
 
 
 def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
@@ -334,7 +354,7 @@ def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
             return Dialect(WHITESPACE, names, 1, (rows, d))
     example = lines[1] if len(lines) > 1 else lines[0]
     if delimiter is None:
-        _refuse_decimal_commas(file, example)
+        _refuse_decimal_commas(file, re.split(r"[;\s]+", example.strip(" ;\t")))
     outside = _LIST.sub("", example)
     signs = [delimiter] if delimiter else [sign for sign in "\t,;" if sign in outside]
     # A sign may stand in texts only: the next one separates fields then.
@@ -351,11 +371,15 @@ def _separated(file: File, head: bytes, lines: list[str], delimiter: str) -> Dia
             return None
     cells = [[cell.strip() for cell in dialect.guess(line)] for line in lines[:2]]
     numbers = [[bool(_NUMBER.fullmatch(cell)) for cell in row] for row in cells]
+    _refuse_decimal_commas(file, [cell for cell in cells[-1] if not _WHOLE.fullmatch(cell)])
     if sum(numbers[-1]) < 2 and not any(map(_LIST.fullmatch, cells[-1])):
         return None
     if len(cells) == 2 and len(cells[0]) == len(cells[1]) and _names_columns(cells[0]):
         names = tuple(cells[0])
-        return Dialect(delimiter, names, 1) if len(set(names)) == len(names) else None
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise BadInput(f"{file.name}: two columns are called {twice!r}; rename one")
+        return Dialect(delimiter, names, 1)
     if len(lines) > 1 and sum(numbers[0]) < 2 and not any(map(_LIST.fullmatch, cells[0])):
         return None
     return Dialect(delimiter, tuple(str(place) for place in range(len(cells[0]))), 0)
@@ -373,12 +397,12 @@ def _naming(lines: Sequence[str], column: str | None) -> Dialect | None:
     return None
 
 
-def _refuse_decimal_commas(file: File, line: str) -> None:
-    """Refuse numbers such as 0,25, which would be read as two."""
-    cells = re.split(r"[;\s]+", line.strip(" ;\t"))
-    if len(cells) > 1 and all(map(_DECIMAL_COMMA.fullmatch, cells)):
+def _refuse_decimal_commas(file: File, cells: list[str]) -> None:
+    """Refuse numbers such as 0,25, unless others have points."""
+    found = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
+    if len(found) > 1 and not any(map(_NUMBER.fullmatch, cells)):
         raise BadInput(
-            f"{file.name}: its numbers have decimal commas ({cells[0]}); write them with points"
+            f"{file.name}: its numbers have decimal commas ({found[0]}); write them with points"
         )
 
 
@@ -408,6 +432,8 @@ def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, .
     dtypes: dict[str, np.dtype[Any]] = {}
     numbers: dict[str, bool] = {}  # numeric columns, and whether all values there are whole
     lists: dict[str, int] = {}
+    mostly_empty: dict[str, bool] = {}
+    others: dict[str, bool] = {}
     for place, name in enumerate(dialect.names):
         cells = [row[place].strip() for row in table]
         known = [cell for cell in cells if cell]
@@ -420,8 +446,14 @@ def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, .
         # Some cells may be malformed: the column stays numeric, and reading it reports them.
         if 2 * matching > len(cells):
             numbers[name] = but_gaps
+        elif 2 * matching > len(known):
+            mostly_empty[name] = but_gaps
+        else:
+            others[name] = all(cell.lower() in _MISSING for cell in known)
         as_numbers = np.dtype(np.int64 if whole else np.float64)
         dtypes[name] = as_numbers if matching == len(cells) else cast("np.dtype[Any]", STRINGS)
+    series = {stem for stem, count in Counter(map(stem_of, numbers)).items() if stem and count > 1}
+    numbers |= {name: whole for name, whole in mostly_empty.items() if stem_of(name) in series}
     # With names, a column of whole numbers may be an id; without names, it is taken as values.
     unnamed = dialect.skipped == 0 or dialect.stated is not None
     taken = unnamed or all(numbers.values())
@@ -440,6 +472,6 @@ def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, .
         fields
         + [
             replace(field, unlike=unlike_column(field.columns, whole_columns))
-            for field in joined_fields(joined, rows)
+            for field in joined_fields(joined, rows, NO_OTHERS if unnamed else others)
         ]
     )

@@ -60,9 +60,9 @@ class Zarr(Container):
                 what = ""
                 if not sizes.get(key):
                     what = "is empty" if key in sizes else "was never written"
-                    what += " and would be read as zeros"
+                    what += f" and would be read as {_filled(array)}"
                 elif absent := self._absent_chunks(array, place, key):
-                    what = f"lacks {absent} of its chunks, which would be read as zeros"
+                    what = f"lacks {absent} of its chunks, which would be read as {_filled(array)}"
                 if what:
                     first = place[0] * grid[0]
                     rows = f"rows {first} to {min(first + grid[0], array.shape[0]) - 1}"
@@ -95,11 +95,13 @@ class Zarr(Container):
         codec = codecs[0] if codecs else None
         if not (
             isinstance(codec, ShardingCodec)
-            # An enum member in older versions of Zarr, a string in newer ones.
-            and getattr(codec.index_location, "value", codec.index_location) == "end"
-            and [type(step) for step in codec.index_codecs] == [BytesCodec, Crc32cCodec]
+            and [type(step) for step in codec.index_codecs]
+            in ([BytesCodec, Crc32cCodec], [BytesCodec])
         ):
             return 0
+        encoding, *checksum = codec.index_codecs
+        assert isinstance(encoding, BytesCodec)  # noqa: S101  (see above)
+        order = ">" if _text_of(encoding.endian) == "big" else "<"
         shard, chunk = array.shards or array.chunks, array.chunks
         grid = [whole // part for whole, part in zip(shard, chunk, strict=True)]
         used = tuple(
@@ -107,12 +109,25 @@ class Zarr(Container):
             for size, at, whole, part in zip(array.shape, place, shard, chunk, strict=True)
         )
         entries = 2 * math.prod(grid)
-        tail = self.file.fs.tail(f"{self.file.path}/{key}", 8 * entries + 4)
-        index = np.frombuffer(bytes(tail)[: 8 * entries], "<u8")
+        place_of = f"{self.file.path}/{key}"
+        size = 8 * entries + 4 * len(checksum)
+        at_end = _text_of(codec.index_location) == "end"
+        read = self.file.fs.tail if at_end else self.file.fs.head
+        index = np.frombuffer(bytes(read(place_of, size))[: 8 * entries], f"{order}u8")
         if len(index) != entries:
             return math.prod(used)
         starts = index[::2].reshape(grid)[tuple(slice(count) for count in used)]
         return int(np.count_nonzero(starts == _NEVER_WRITTEN))
+
+
+def _text_of(member: Any) -> str:
+    """Return an option of a codec: an enum member in older versions of Zarr, then a string."""
+    return str(getattr(member, "value", member))
+
+
+def _filled(array: zarr.Array[Any]) -> str:
+    """Return what Zarr reads where nothing was written."""
+    return "zeros" if array.fill_value in {0, None} else str(array.fill_value)
 
 
 @dataclass(frozen=True)
