@@ -129,23 +129,6 @@ def test_underscores_are_no_parts_of_numbers(cell: str, tmp_path: Path) -> None:
         ingest(open_sources([str(tmp_path / "t.csv")], vectors=vectors), str(tmp_path / "c"))
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-def test_a_row_without_an_id_is_refused(kind: str, tmp_path: Path) -> None:
-    ids = [None if place in (5, 9) else f"k{place}" for place in range(120)]
-    WRITERS[kind](tmp_path / f"t.{kind}", {"id": ids} | columns())
-    with pytest.raises(BadInput, match=r"row 5.*has no value"):
-        read(tmp_path / f"t.{kind}")
-    WRITERS[kind](tmp_path / f"u.{kind}", {"label": ids} | columns())
-    assert read(tmp_path / f"u.{kind}").texts("labels")[5] == ""
-
-
-def test_a_line_without_an_id_is_refused(tmp_path: Path) -> None:
-    np.save(tmp_path / "v.npy", VECTORS)
-    (tmp_path / "ids.txt").write_text("".join("\n" if p == 7 else f"{p}\n" for p in range(120)))
-    with pytest.raises(BadInput, match=r"ids\.txt: row 7 has no value"):
-        read(tmp_path / "v.npy", ids=str(tmp_path / "ids.txt"))
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -18,10 +18,9 @@ import numpy.typing as npt
 
 from latentscale.array_types import Float64Array
 from latentscale_pipeline.corpus.formats import open_values
-from latentscale_pipeline.corpus.formats.container import NO_VALUE, STRINGS, Container, Field
+from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
 from latentscale_pipeline.corpus.formats.file import File
 from latentscale_pipeline.corpus.formats.text import columns_of_line
-from latentscale_pipeline.corpus.formats.zarr import CorpusRows
 from latentscale_pipeline.corpus.ingest.sources import Listing, Sources, find_files
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import retry_while_unreachable
@@ -155,10 +154,7 @@ def _sidecar(name: str, where: str, opened: Sequence[tuple[Container, Field]]) -
             written = chosen if name == "weights" else container.as_written(chosen)
             field = replace(written, empty_for_null=name in MAY_BE_MISSING)
             for block in container.blocks(field, 0, field.shape[0]):
-                values = _converted(name, block, row, container.locate(field))
-                if name == "ids" and not isinstance(container, CorpusRows):
-                    refuse_empty(values, row, container.locate(field))
-                yield values
+                yield _converted(name, block, row, container.locate(field))
                 row += len(block)
 
     return Sidecar(name, where, sum(field.shape[0] for _, field in opened), blocks)
@@ -178,13 +174,6 @@ def _converted(name: str, block: npt.NDArray[Any], row: int, where: str) -> npt.
     else:
         found = [str(value) for value in block.tolist()]
     return np.array([beginning_of(text) for text in found] if name == "texts" else found, STRINGS)
-
-
-def refuse_empty(ids: npt.NDArray[Any], row: int, where: str) -> None:
-    """Refuse an empty text as an id; ``row`` is the number of the first row."""
-    empty = np.flatnonzero(ids == "")
-    if empty.size:
-        raise BadInput(f"{where}: row {row + empty[0]} {NO_VALUE}")
 
 
 def format_whole_numbers(block: npt.NDArray[Any], row: int, where: str) -> list[str]:
