@@ -413,7 +413,7 @@ class Corpus:
             If the corpus was replaced after it was opened.
         """
         try:
-            data = self._store.load(stored.key)
+            data = self._store.load(stored.key, stored.size)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise self._refused(stored, "it is missing") from None
         difference = stored.difference(data)

@@ -199,8 +199,8 @@ class ObjectStore:
             raise FileNotFoundError(*error.args, error.filename) from None
         return data
 
-    def load(self, key: str) -> bytearray:
-        """Return an object in a buffer that the caller may change; raises as :meth:`read`."""
+    def load(self, key: str, size: int = LARGE) -> bytearray:
+        """Return an object in a buffer that the caller may change; as :meth:`read` otherwise."""
 
         def load() -> bytearray:
             with Path(self._path(key)).open("rb", buffering=0) as file:
@@ -211,8 +211,7 @@ class ObjectStore:
             del data[filled:]
             return data
 
-        # Shards are read into such buffers, so an object may be large.
-        return self._attempt(load, key) if self.is_local else bytearray(self.read(key, LARGE))
+        return self._attempt(load, key) if self.is_local else bytearray(self.read(key, size))
 
     def _fetch(self, key: str, size: int) -> bytes:
         path = self._path(key)

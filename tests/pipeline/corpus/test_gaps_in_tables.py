@@ -15,7 +15,7 @@ import zarr
 from zarr.codecs import BytesCodec, ShardingCodec
 
 from latentscale_pipeline.corpus.ingest.create import ingest
-from latentscale_pipeline.corpus.ingest.sources import open_sources
+from latentscale_pipeline.corpus.ingest.sources import describe_sources, open_sources
 from latentscale_pipeline.errors import BadInput
 
 VECTORS = np.random.default_rng(3).normal(size=(120, 4)).round(4)
@@ -142,6 +142,29 @@ def test_what_is_no_table_is_told(content: bytes, message: str, tmp_path: Path) 
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(BadInput, match=rf"t\.csv: {message}"):
         read(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("kind", [*WRITERS, "lists", "no bytes"])
+def test_parts_without_rows_are_left_out(kind: str, tmp_path: Path) -> None:
+    suffix = {"lists": "parquet", "no bytes": "csv"}.get(kind, kind)
+    table: Columns = {"v": VECTORS.tolist()} if kind == "lists" else columns()
+    WRITERS[suffix](tmp_path / f"part-0.{suffix}", table)
+    empty = tmp_path / f"part-1.{suffix}"
+    if kind in {"jsonl", "no bytes"}:
+        empty.touch()
+    elif suffix == "parquet":
+        whole = pyarrow.parquet.read_table(tmp_path / "part-0.parquet")
+        pyarrow.parquet.write_table(whole.slice(0, 0), empty)
+    else:
+        write_csv(empty, {key: [] for key in NAMES})
+    sources = open_sources([str(tmp_path)])
+    assert next(iter(describe_sources(sources))) == f"{empty}: left out, no rows"
+    found = ingest(sources, str(tmp_path / "c")).read_all()
+    np.testing.assert_allclose(found, VECTORS, rtol=1e-6)
+    with pytest.raises(BadInput, match=r"there are no rows|the file is empty"):
+        open_sources([str(empty)])
+    with pytest.raises(BadInput, match=r"there are no rows|the file is empty"):
+        open_sources([str(empty), str(empty)])
 
 
 @pytest.mark.parametrize("place", ["start", "end"])

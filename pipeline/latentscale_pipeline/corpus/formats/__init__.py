@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import cast
 
 from latentscale_pipeline.corpus.formats import json_lines, npy, npz, raw, safetensors, text, zarr
-from latentscale_pipeline.corpus.formats.container import Container, Field, choose_column
+from latentscale_pipeline.corpus.formats.container import (
+    Container,
+    Field,
+    NoRows,
+    choose_column,
+)
 from latentscale_pipeline.corpus.formats.file import File, file_errors
 from latentscale_pipeline.errors import BadInput, how_to_install
 
@@ -60,6 +65,10 @@ def _optional(module: str, opener: str, extra: str) -> Callable[[File], Containe
         return cast(Container, getattr(reader, opener)(file))
 
     return opens
+
+
+TEXT_FORMATS = frozenset({"csv", "tsv", "jsonl"})
+"""Formats in which a file of no bytes is a table of no rows."""
 
 
 def _is_arrow(file: File, head: bytes) -> bool:
@@ -142,7 +151,8 @@ def open_container(file: File, must: bool, kind: str | None = None) -> Container
         if found is not None:
             return found
         if not start and must:
-            raise BadInput(f"{file.name}: the file is empty; write it again or leave it out")
+            problem = NoRows if SUFFIXES.get(file.suffix) in TEXT_FORMATS else BadInput
+            raise problem(f"{file.name}: the file is empty; write it again or leave it out")
         if start and file.suffix in SUFFIXES:
             return FORMATS[SUFFIXES[file.suffix]].opens(file)
     if not must:

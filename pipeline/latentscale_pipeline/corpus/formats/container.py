@@ -40,6 +40,10 @@ class UnknownField(BadInput):
     """A field was named that a source hasn't."""
 
 
+class NoRows(BadInput):
+    """A source has no rows."""
+
+
 @dataclass(frozen=True)
 class Field:
     """One array of a container, or one column of a table.
@@ -270,10 +274,10 @@ def choose_vectors(
             f"{where}: the values have dtype {field.dtype}, but vectors must be floats or "
             "integers; convert them"
         )
+    if not field.shape[0]:
+        raise NoRows(f"{where}: there are no rows (shape {field.shape}); leave the file out")
     if not field.shape[1]:
         raise BadInput(f"{where}: the rows are empty (shape {field.shape}); leave the file out")
-    if not field.shape[0]:
-        raise BadInput(f"{where}: there are no rows (shape {field.shape}); leave the file out")
     container.check(field)
     return field
 
@@ -338,7 +342,7 @@ def _only_candidate(container: Container, fields: list[Field]) -> Field:
         _refuse_unlike(container, candidates[0])
         return candidates[0]
     if fields and not any(field.shape and field.shape[0] for field in fields):
-        raise BadInput(f"{container.path}: there are no rows; leave the file out")
+        raise NoRows(f"{container.path}: there are no rows; leave the file out")
     if candidates:
         raise BadInput(
             f"{container.path}: there are several two-dimensional float arrays (it holds "

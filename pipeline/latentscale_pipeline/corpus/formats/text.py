@@ -30,6 +30,7 @@ from latentscale_pipeline.corpus.formats.container import (
     STRINGS,
     Container,
     Field,
+    NoRows,
     UnknownField,
     joined_fields,
     stem_of,
@@ -334,7 +335,7 @@ def _refuse_other_files(file: File, head: bytes) -> None:
     if b"\0" in head and file.suffix in TABLES:
         raise BadInput(f"{file.name}: byte {head.index(0)} is 0, which no text has; check the file")
     if file.suffix in TABLES and len(first_lines(head, file.size)) == 1:
-        raise BadInput(f"{file.name}: there are no rows; leave the file out")
+        raise NoRows(f"{file.name}: there are no rows; leave the file out")
 
 
 def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:

@@ -26,6 +26,7 @@ from latentscale_pipeline.corpus.formats.container import (
     KINDS,
     Container,
     Field,
+    NoRows,
     choose_column,
     choose_vectors,
     find_column,
@@ -158,15 +159,17 @@ class Listing:
 class Sources:
     """All sources of a corpus in order; all have ``d`` dimensions.
 
-    ``skipped`` names the files in folders whose format is unknown. ``key`` is a hash of the files'
-    states (see :func:`source_key`), of the chosen fields and of how these are decoded. ``listing``
-    has the files that are read, but for corpora, whose rows never change; None if there are none.
+    ``skipped`` names the files in folders whose format is unknown, and ``empty`` those without
+    rows. ``key`` is a hash of the files' states (see :func:`source_key`), of the chosen fields and
+    of how these are decoded. ``listing`` has the files that are read, but for corpora, whose rows
+    never change; None if there are none.
     """
 
     items: tuple[Source, ...]
     skipped: tuple[str, ...]
     key: str
     listing: Listing | None = None
+    empty: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -268,10 +271,11 @@ class FieldChoice:
 
 def describe_sources(sources: Sources) -> Iterator[str]:
     """Yield what is taken beside the vectors, what is left out, and what is rounded."""
-    for name in sources.skipped[:NAMED]:
-        yield f"{name}: left out, unknown format"
-    if more := len(sources.skipped[NAMED:]):
-        yield f"{more:,} more files: left out, unknown format"
+    for names, why in ((sources.skipped, "unknown format"), (sources.empty, "no rows")):
+        for name in names[:NAMED]:
+            yield f"{name}: left out, {why}"
+        if more := len(names[NAMED:]):
+            yield f"{more:,} more files: left out, {why}"
     for name, column in sources.items[0].columns.items():
         yield f"{name} from column {column.name}"
     if sources.left_out:
@@ -322,6 +326,7 @@ def open_sources(
     """
     items: list[Source] = []
     skipped: list[str] = []
+    empty: dict[str, NoRows] = {}
     whole = xxhash.xxh3_128()
     states: dict[str, int] = {}
     for pattern in patterns:
@@ -330,13 +335,21 @@ def open_sources(
             identity = _identity(file)
             whole.update(identity)
             must = len(found) == 1 or file.suffix in SUFFIXES or file.is_folder
-            container = open_container(file, must, kind)
-            if container is None:
-                skipped.append(file.name)
+            try:
+                container = open_container(file, must, kind)
+                if container is None:
+                    skipped.append(file.name)
+                    continue
+                items.append(_source(container, vectors, columns or {}))
+            except NoRows as problem:  # of a table in parts, some may have none
+                if len(patterns) == len(found) == 1:
+                    raise
+                empty[file.name] = problem
                 continue
-            items.append(_source(container, vectors, columns or {}))
             if not isinstance(container, CorpusRows):  # whose rows never change
                 states[file.name] = xxhash.xxh3_64_intdigest(identity)
+    if empty and not items:
+        raise next(iter(empty.values()))
     if not items:
         raise BadInput(
             f"{' '.join(patterns) or 'no source given'}: none of the {len(skipped)} files there "
@@ -355,7 +368,7 @@ def open_sources(
         decoded = [type(source.container).__name__, source.dtype.str]
         whole.update(json.dumps([*chosen, *decoded]).encode())
     listing = Listing(tuple(patterns), target, states)
-    return Sources(tuple(items), tuple(skipped), whole.hexdigest(), listing)
+    return Sources(tuple(items), tuple(skipped), whole.hexdigest(), listing, tuple(empty))
 
 
 def _kinds(name: str) -> str:
