@@ -17,7 +17,9 @@ class LabelShare(Part):
     reference_rows: Absent[Count] = None
     """Rows of the reference that have it; absent without a reference."""
     z: Absent[float] = None
-    """Difference of the two shares, in standard errors."""
+    """The deviate of a standard normal distribution with this p-value; positive if more frequent
+    than in the reference.
+    """
     p: Absent[Share] = None
     """Probability of a difference at least as large by chance, for this label alone."""
 
