@@ -59,7 +59,7 @@ def _one_reason(
     "--new-since",
     "baseline",
     metavar="JOB",
-    help="Rows whose ids the corpus of another finished job doesn't have.",
+    help="Rows whose ids the corpus of another finished job doesn't have, or that repeat one.",
 )
 @click.option("--columns", metavar="NAME,...", help="Columns to show, in this order.")
 @click.option("--where", help='Rows for which a condition holds, such as "outlier".')

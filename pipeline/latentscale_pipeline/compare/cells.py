@@ -134,13 +134,13 @@ def summarise_score(compared: ComparedScore) -> dict[str, str]:
 
 
 def is_told_by_samples(compared: ComparedScore) -> bool:
-    """Return whether the change is that of samples: these tell, or nothing else compares."""
+    """Return whether the change is that of samples: these tell, or nothing else is comparable."""
     usual, job = compared.expected, compared.job
     if usual is None or job is None or usual.found == job.value:
         return False
     if compared.score.unit == SHARE_OF_ROWS:
         return bool(compared.significant)
-    return bool(compared.left_out or compared.significant)
+    return bool(compared.mismatches or compared.significant)
 
 
 def _samples(usual: ExpectedRange, typeset: bool) -> list[Written]:
@@ -151,7 +151,7 @@ def _samples(usual: ExpectedRange, typeset: bool) -> list[Written]:
 
 
 def _change(compared: ComparedScore, *, typeset: bool) -> str:
-    """Format how a score changed; as samples did where these tell, or nothing else compares."""
+    """Format how a score changed; as samples did where these tell or nothing else is comparable."""
     if compared.score.unit == SHARE_OF_ROWS:
         return _points(compared, typeset=typeset)
     if compared.expected is not None and is_told_by_samples(compared):

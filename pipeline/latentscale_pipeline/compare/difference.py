@@ -147,9 +147,9 @@ class ComparedScore:
     def sampled(self) -> tuple[float, float] | None:
         """Return the means of the job's and the baseline's samples of equally many rows.
 
-        None if the scores of all rows can be compared, or samples can't be either.
+        None if the scores of all rows are comparable, or samples aren't either.
         """
-        if not self.left_out or self.expected is None:
+        if not self.mismatches or self.expected is None:
             return None
         return self.expected.found, self.expected.centre
 

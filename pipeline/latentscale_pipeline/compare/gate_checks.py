@@ -470,12 +470,12 @@ def _refuse_unknown_significance(gate: Gate, selected: Sequence[ComparedScore], 
 
 def _change(gate: Gate, score: ComparedScore, limit: str, sign: float) -> Failure | None:
     allowed: float = getattr(gate, limit)
-    values = score.values or score.sampled
+    values = score.sampled or score.values
     if values is None:
         problem = f"{score.name} can't be compared ({score.why_not})"
         return Failure(score, limit, problem, math.inf)
     job, baseline = values
-    at = f" at {score.expected.rows:,} rows" if score.expected and not score.values else ""
+    at = f" at {score.expected.rows:,} rows" if score.expected and score.sampled else ""
     amount = sign * (job - baseline)
     if not gate.absolute and amount > 0.0:
         amount = amount / abs(baseline) if baseline else math.inf

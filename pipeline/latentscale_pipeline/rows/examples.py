@@ -39,7 +39,8 @@ def rows_to_look_at(
 ) -> list[RowsToLookAt] | None:
     """Return the most extreme rows of every reason that the job knows; None if it knows none.
 
-    Those whose id has a hash among ``without``, which ascends, are left out. Arrays on a local disk
+    Those whose id has a hash among ``without``, which ascends, are left out, unless they repeat a
+    row that stays (:func:`without_ids`). Arrays on a local disk
     are mapped into memory, those of an object store are read whole. One block of ids is in memory
     at a time, and of labels 4 bytes a row.
     """
@@ -60,7 +61,7 @@ def _found(
         if rows is None or not set(names_in(wanted.where)) <= set(rows.columns):
             continue
         order = Order.parse(wanted.sort) if wanted.sort else None
-        test = None if without is None else without_ids(rows, without)
+        test = None if without is None else without_ids(rows, without, wanted.other)
         numbers = choose_rows(rows, wanted.where, order, MAX_ROWS, test)
         count, most = _count(rows, wanted.where, test, labels)
         described = _described(rows, wanted, numbers)

@@ -16,10 +16,11 @@ RowTest = Callable[[Int64Array], BoolArray]
 """Says which of some rows, by their numbers, are wanted."""
 
 
-def new_since(rows: JobRows, baseline: FinishedJob) -> RowTest:
+def new_since(rows: JobRows, baseline: FinishedJob, other: str = "") -> RowTest:
     """Return the test whether a row's id is none of a baseline's same corpus.
 
-    A row without an id is new, as nothing says that the baseline has it.
+    A row without an id is new, as nothing says that the baseline has it. ``other`` as in
+    :func:`without_ids`.
 
     Some 8 bytes a row of the baseline are in memory.
 
@@ -35,18 +36,30 @@ def new_since(rows: JobRows, baseline: FinishedJob) -> RowTest:
         if "ids" not in corpus.manifest.arrays:
             raise BadInput(f"{corpus.url} has no ids, so new rows can't be told from old ones")
     hashes = np.concatenate(list(hash_ids(before.companion_blocks("ids"))))
-    return without_ids(rows, np.unique(hashes))
+    return without_ids(rows, np.unique(hashes), other)
 
 
-def without_ids(rows: JobRows, hashes: UInt64Array) -> RowTest:
+def without_ids(rows: JobRows, hashes: UInt64Array, other: str = "") -> RowTest:
     """Return the test whether the hash of a row's id is none of ``hashes``, which ascend.
 
-    A row without an id is none of those.
+    A row without an id is none of those. Where the column ``other`` names another row of the same
+    corpus, as the one that a row repeats, it is enough that this row's id is none of them: which of
+    two equal rows repeats the other depends on their order.
     """
+    known = rows.columns.get(other)
+    has_other = known is not None and known.row_of == rows.role
 
-    def test(numbers: Int64Array) -> BoolArray:
+    def is_new(numbers: Int64Array) -> BoolArray:
         (found,) = hash_ids([rows.read("id", numbers).values])
         places = np.minimum(np.searchsorted(hashes, found), len(hashes) - 1)
         return np.asarray((hashes[places] != found) | (found == NO_ID))
+
+    def test(numbers: Int64Array) -> BoolArray:
+        new = is_new(numbers)
+        if has_other:
+            others = rows.read(other, numbers)
+            named = np.flatnonzero(~others.null)
+            new[named] |= is_new(others.values[named].astype(np.int64))
+        return new
 
     return test

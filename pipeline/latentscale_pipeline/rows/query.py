@@ -93,7 +93,7 @@ def find_rows(
     limit : int, optional
         Largest number of rows.
     baseline : FinishedJob, optional
-        A job whose corpus doesn't have these rows, by their ids.
+        A job whose corpus doesn't have these rows, or the rows that they repeat, by their ids.
     table : str, optional
         Files with more columns for the rows of the corpus.
 
@@ -114,7 +114,8 @@ def find_rows(
     names = _names(rows, columns, reason)
     order = sort or (reason.sort if reason is not None else "")
     condition = _condition(reason, where)
-    test = None if baseline is None else new_since(rows, baseline)
+    other = reason.other if reason is not None else ""
+    test = None if baseline is None else new_since(rows, baseline, other)
     numbers = choose_rows(rows, condition, Order.parse(order) if order else None, limit, test)
     if columns is None:
         named = [*names_in(where or "true"), Order.parse(sort or "row").column]

@@ -166,6 +166,16 @@ def test_corpora_of_other_sizes_are_compared_on_samples_of_one_size(run: Run) ->
     here, there = format_apart(*cuts)
     assert f"cut-off scale of magnitude ({here} here, {there} there)" in said
     assert area.expected is not None
+    # Asked to compare anyway, a gate and the table still take samples of one size.
+    anyway = compare(many, few, allow_incomparable=True)
+    [larger] = [s for s in anyway.scores if s.score.score == "area"]
+    assert larger.values is not None
+    assert larger.values[0] > 1.2 * larger.values[1]
+    assert larger.sampled == area.sampled
+    gates = [Gate(measure="magnitude", score="area", of="corpus", max_rise=0.1)]
+    assert [gate.outcome for gate in check_gates(gates, anyway, "gates.yaml")] == ["passed"]
+    [cells] = [c for c in format_scores(anyway) if (c.score, c.of) == ("area", "corpus")]
+    assert str(cells.job).endswith("at 100 rows")
     # Samples know the error of a trace of either, but not what more rows do to it.
     [trace] = [s for s in comparison.scores if s.score.score == "heat_trace"]
     assert trace.expected is not None

@@ -271,6 +271,41 @@ def test_rows_that_stand_out_are_new_if_the_baseline_does_not_have_them(tmp_path
     assert shown(naming(ours, "c", "d"), naming(theirs, "a", count=3)) == ([], NOT_TOLD)
 
 
+@pytest.mark.parametrize("place", ["before", "between", "behind"])
+def test_copies_that_came_with_a_change_are_new_wherever_they_stand(
+    place: str, tmp_path: Path, latentscale: Any
+) -> None:
+    generator = np.random.default_rng(4)
+    rows = generator.normal(size=(200, 6)).astype("f4")
+    ids = [f"old {i:03}" for i in range(200)]
+    copies = generator.permutation(200)[:30]
+    order = np.arange(230)
+    if place == "before":
+        order = np.roll(order, 30)
+    elif place == "between":
+        order = generator.permutation(230)
+    corpora = {
+        "release": corpus_of(tmp_path, "release", ids, None, rows),
+        "nightly": corpus_of(
+            tmp_path,
+            "nightly",
+            [[*ids, *(f"new {i:03}" for i in copies)][i] for i in order],
+            None,
+            np.concatenate([rows, rows[copies]])[order],
+        ),
+    }
+    for name, corpus in corpora.items():
+        given = ("--name", name, "--measures", "duplicates", "--output", tmp_path / "jobs")
+        assert latentscale("run", corpus.url, *given, "-o", "cluster.kind=serial").code == 0
+    nightly, release = (next((tmp_path / "jobs").glob(f"{n}-*")) for n in ("nightly", "release"))
+    command = ("rows", nightly, "--only", "exact-duplicates", "--new-since", release, "--json")
+    listed = [json.loads(line) for line in latentscale(*command).out.splitlines()]
+    pairs = {frozenset((row["id"], row["duplicate_of"])) for row in listed}
+    assert pairs == {frozenset((f"old {i:03}", f"new {i:03}")) for i in copies}
+    told = json.loads(latentscale("compare", nightly, release, "--json").out)["rows"]["new"]
+    assert {each["reason"]: each["count"] for each in told}["exact-duplicates"] == 30
+
+
 def test_new_rows_are_found_among_more_than_results_name(tmp_path: Path, latentscale: Any) -> None:
     generator = np.random.default_rng(9)
     rows = generator.normal(size=(400, 6)).astype("f4")
@@ -301,7 +336,9 @@ def test_new_rows_are_found_among_more_than_results_name(tmp_path: Path, latents
     report = json.loads(latentscale("report", nightly, release, "--format", "json").out)
     opening = report["opening"]
     assert len(opening["look"]) == 3
-    assert {row["name"] for row in opening["look"]} <= set(ids)
+    # Of two equal rows, one is new.
+    named = [{row["name"], row["why"].removeprefix("equal to ")[:3]} for row in opening["look"]]
+    assert all(pair & set(ids) for pair in named)
     assert opening["look_said"] == NEW_ROWS
     assert [role for role, _ in report["corpora"]] == ["job", "baseline"]
     assert f"--new-since {release.name}" in " ".join(opening["commands"])
