@@ -482,3 +482,27 @@ def test_texts_may_be_long(as_array: bool, tmp_path: Path) -> None:
     shown = corpus.texts("texts")
     assert shown is not None
     assert (shown[0][:10], len(shown[0]), shown[1:]) == ("word word ", 200, ["b"] * 20)
+
+
+def test_labels_that_floats_do_not_tell_apart_are_refused(tmp_path: Path) -> None:
+    rows = sample(0)
+    large: list[Any] = [2.0**60, *[None] * (len(rows) - 1)]
+    with pytest.raises(ValueError, match=r"labels: row 0: .* too large for a float"):
+        run(rows, labels=large, output=tmp_path, measures=["spectrum"])
+    halves = np.ones(len(rows), np.float16)
+    job = run(rows, labels=halves, output=tmp_path, measures=["duplicates"])  # without a warning
+    assert job.rows(limit=1).records()[0]["label"] == "1"
+
+
+def test_messages_about_pairs_name_arguments(tmp_path: Path) -> None:
+    rows = sample(0)
+    with pytest.raises(ValueError, match=r"whose rows are the partners; add a reference$"):
+        run(rows, pair="rows", measures=["alignment"], output=tmp_path)
+    with pytest.raises(ValueError, match=r"with pair='rows' or pair='ids', or leave it out"):
+        run(rows, reference=rows, measures=["alignment"], output=tmp_path)
+
+
+@pytest.mark.parametrize("given", [None, 3, object()])
+def test_a_job_is_named_by_its_folder(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"^a job is named by its folder, a str or Path, not "):
+        read_job(given)

@@ -27,7 +27,7 @@ from latentscale_pipeline.config.job import resolve_config
 from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.corpus.corpus import open_corpus
 from latentscale_pipeline.corpus.formats.container import STRINGS
-from latentscale_pipeline.corpus.in_memory import hold_rows
+from latentscale_pipeline.corpus.in_memory import hold_rows, is_missing
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.ingest.sidecars import (
     MAY_BE_MISSING,
@@ -502,6 +502,10 @@ def read_job(folder: str | Path) -> JobResults:
     ValueError
         If there is no finished job.
     """
+    if not isinstance(folder, str | Path):
+        raise ValueError(
+            f"a job is named by its folder, a str or Path, not {type(folder).__name__}"
+        )
     try:
         found = read_finished_job(str(folder))
     except BadInput as error:
@@ -582,6 +586,9 @@ def _in_arguments(message: str) -> str:
     names = sorted(SOURCE_NAMES, key=len, reverse=True)
     options = "|".join(name.replace("_", "-") for name in names)
     named = re.sub(r"--on-invalid (drop(?:-zero)?)", r"on_invalid='\1'", message)
+    named = re.sub(r"--pair (rows|ids)", r"pair='\1'", named)
+    named = re.sub(r"--reference \(reference: in a job file\)", "a reference", named)
+    named = named.replace(" (pair: in a job file)", "")
     return re.sub(rf"--({options})\b", lambda found: found[1].replace("-", "_"), named)
 
 
@@ -640,12 +647,6 @@ def _place(
     return target
 
 
-def _is_missing(value: object) -> bool:
-    """Return whether a value is None, NaN, or the missing value of pandas."""
-    is_nan = isinstance(value, float) and np.isnan(value)
-    return value is None or bool(is_nan) or type(value).__name__ == "NAType"
-
-
 def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
     """Check the texts of the rows; the path of a file is returned as it is."""
     name = f"{prefix}{kind}"
@@ -694,11 +695,11 @@ def _as_array(given: Any) -> NDArray[Any]:
 
 def _text_of(value: object, row: int, name: str, kind: str) -> str:
     """Return the text of a row, empty for a missing one."""
-    if _is_missing(value) and kind in MAY_BE_MISSING:
+    if is_missing(value) and kind in MAY_BE_MISSING:
         return ""
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
     if whole and kind == "labels":
-        return str(int(value))  # type: ignore[call-overload]
+        return format_whole_numbers(np.asarray([value], np.float64), row, name)[0]
     if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
         return str(value)
     raise BadInput(f"{name}: row {row} has {value!r}; give every row a text or a whole number")

@@ -36,7 +36,7 @@ from latentscale_pipeline.compare.comparability import Mismatch
 from latentscale_pipeline.measures.base import GROUPS
 from latentscale_pipeline.report.scores import report_of
 from latentscale_pipeline.report.verdict import LEVEL
-from latentscale_pipeline.results.model import ExpectedRange, Score
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Score
 from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.views.scores import score_name, why_null
 
@@ -147,9 +147,11 @@ class ComparedScore:
     def sampled(self) -> tuple[float, float] | None:
         """Return the means of the job's and the baseline's samples of equally many rows.
 
-        None if the scores of all rows are comparable, or samples aren't either.
+        None if the scores of all rows are comparable, or samples aren't either. Shares of rows are
+        read as they are, so those of all rows are compared where that is asked for.
         """
-        if not self.mismatches or self.expected is None:
+        asked = not self.left_out and self.score.unit == SHARE_OF_ROWS
+        if not self.mismatches or asked or self.expected is None:
             return None
         return self.expected.found, self.expected.centre
 

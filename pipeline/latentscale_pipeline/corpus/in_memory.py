@@ -202,6 +202,10 @@ def _how_to_convert(rows: Any, shape: tuple[int, ...]) -> str:
     if name is not None and hasattr(rows, "column_names"):
         return f"; the vectors of a column become one by np.stack(table[{name!r}].to_numpy())"
     if name is None and len(shape) == 2:
+        values = np.asarray(rows, dtype=object)
+        missing = (row for row, cells in enumerate(values) if any(map(is_missing, cells)))
+        if (row := next(missing, None)) is not None:
+            return f"; row {row} has a missing value: fill it in, or leave such rows out"
         return "; make them numbers by rows.astype('float32')"
     if name is None and hasattr(rows, "toarray"):
         return "; give a dense array, by rows.toarray()"
@@ -210,6 +214,12 @@ def _how_to_convert(rows: Any, shape: tuple[int, ...]) -> str:
     if name is not None:
         return f"; the vectors of a column become one by np.stack(frame[{name!r}])"
     return "; a column of vectors becomes one by np.stack(column)"
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value is None, NaN, or the missing value of pandas."""
+    is_nan = isinstance(value, float) and np.isnan(value)
+    return value is None or bool(is_nan) or type(value).__name__ == "NAType"
 
 
 def _cut(name: str, array: npt.NDArray[Any], shard_rows: int, chunk_rows: int) -> StoredArray:

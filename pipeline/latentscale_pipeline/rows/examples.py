@@ -61,7 +61,7 @@ def _found(
         if rows is None or not set(names_in(wanted.where)) <= set(rows.columns):
             continue
         order = Order.parse(wanted.sort) if wanted.sort else None
-        test = None if without is None else without_ids(rows, without, wanted.other)
+        test = None if without is None else without_ids(rows, without, wanted.stays or wanted.other)
         numbers = choose_rows(rows, wanted.where, order, MAX_ROWS, test)
         count, most = _count(rows, wanted.where, test, labels)
         described = _described(rows, wanted, numbers)

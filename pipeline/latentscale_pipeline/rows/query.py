@@ -114,7 +114,7 @@ def find_rows(
     names = _names(rows, columns, reason)
     order = sort or (reason.sort if reason is not None else "")
     condition = _condition(reason, where)
-    other = reason.other if reason is not None else ""
+    other = "" if reason is None else reason.stays or reason.other
     test = None if baseline is None else new_since(rows, baseline, other)
     numbers = choose_rows(rows, condition, Order.parse(order) if order else None, limit, test)
     if columns is None:

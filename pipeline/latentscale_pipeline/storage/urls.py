@@ -9,6 +9,7 @@ of object stores may have a ``?`` or ``#`` in them: there these are what has a `
 from __future__ import annotations
 
 import copy
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -69,7 +70,7 @@ def open_url(url: str) -> tuple[Any, str]:
     """
     shown = strip_credentials(url)
     if "://" not in url and "::" in url:  # in a path, these are signs like any others
-        return LocalFileSystem(), str(LocalFileSystem._strip_protocol(url))
+        return LocalFileSystem(), os.path.abspath(url)
     try:
         fs, path = fsspec.core.url_to_fs(url, **_settled(url))
     except ImportError as error:

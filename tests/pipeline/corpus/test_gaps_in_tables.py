@@ -107,6 +107,38 @@ def test_decimal_commas_beside_whole_numbers_are_refused(sign: str, tmp_path: Pa
     assert read(tmp_path / "u.csv").d == 4
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "d"),
+    [
+        ("t.csv", "id,text,e0,e1\n" + 'a,"sold 1,500 of 2,300 units",0.1,-0.2\n' * 9, 2),
+        ("t.tsv", "id\ttext\tv\n" + "a\tsold 1,500 of 2,300 units\t[0.1,0.2,0.3]\n" * 9, 3),
+        ("t.csv", "id,pop,gdp,e0,e1\n" + '0,"1,500","2,300",1,2\n' * 9, 2),
+        ("t.csv", "id;v;where;x\n" + "0;[0.1, 0.2];1,2;3,4\n" * 9, 2),
+    ],
+)
+def test_commas_in_other_cells_are_no_decimal_commas(
+    name: str, content: str, d: int, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    sources = open_sources([str(tmp_path / name)], vectors="e*" if ",e0,e1" in content else None)
+    assert sources.d == d
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "note\nkept 1,500 of 2,300\n",
+        "note\n1,500 rows, 2,300 kept\n",
+        "loss, loss\n0.5, 0.3\n0.4, 0.2\n",
+        "x y x\n1 2 3\n",
+    ],
+)
+def test_notes_beside_vectors_are_left_out(content: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", VECTORS)
+    (tmp_path / "notes.txt").write_text(content)
+    assert open_sources([str(tmp_path)]).skipped == (str(tmp_path / "notes.txt"),)
+
+
 @pytest.mark.parametrize("name", [None, "time"])
 def test_the_index_of_a_data_frame_is_no_dimension(name: str | None, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
@@ -133,7 +165,7 @@ def test_underscores_are_no_parts_of_numbers(cell: str, tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"id,e0,e1,e1\na,0.1,0.2,0.3\n", "two columns are called 'e1'; rename one"),
-        (b"id,e0,e1\n", "there are no rows; leave the file out"),
+        (b"id,e0,e1\n", "there are no rows, only the line 'id,e0,e1'; leave the file out"),
         ("id,e0\na,0.5\n".encode("utf-16"), "isn't UTF-8; convert the file"),
         (b"id,e0,e1\na\0,0.5,0.2\n", "byte 10 is 0, which no text has; check the file"),
     ],
@@ -165,6 +197,39 @@ def test_parts_without_rows_are_left_out(kind: str, tmp_path: Path) -> None:
         open_sources([str(empty)])
     with pytest.raises(BadInput, match=r"there are no rows|the file is empty"):
         open_sources([str(empty), str(empty)])
+
+
+@pytest.mark.parametrize(
+    "broken", ["404: Not Found", "<b>403 Forbidden</b>", "a61", "a60,0.5,NA,NA,NA", "id,e0,e1,e2"]
+)
+def test_a_part_that_is_cut_is_not_without_rows(broken: str, tmp_path: Path) -> None:
+    write_csv(tmp_path / "a.csv", {"id": [f"a{place}" for place in range(120)]} | columns())
+    (tmp_path / "b.csv").write_text(f"{broken}\n")
+    with pytest.raises(BadInput, match=r"b\.csv: there are no rows, only the line"):
+        open_sources([str(tmp_path)])
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("header", [",0,1,2,3", "0,1,2,3", "id,0,1,2,3"])
+def test_a_header_of_numbers_alone_is_no_row(header: str, first: bool, tmp_path: Path) -> None:
+    names = header.split(",")
+    cells: list[list[Any]] = [[*range(120)]][: len(names) - 4] + VECTORS.T.tolist()
+    write_csv(tmp_path / "b.csv", dict(zip(names, cells, strict=True)))
+    empty = tmp_path / ("a.csv" if first else "c.csv")
+    empty.write_text(f"{header}\n")
+    sources = open_sources([str(tmp_path)])
+    assert sources.empty == (str(empty),)
+    assert sources.rows == 120
+
+
+@pytest.mark.parametrize("name", ["2", "3"])
+def test_sparse_columns_of_numbered_frames_are_dimensions(name: str, tmp_path: Path) -> None:
+    for missing in ("", "NA"):
+        cells = [VECTORS[i, int(name)] if i % 5 == 0 else missing for i in range(120)]
+        table: Columns = {"": [*range(120)]} | dict(zip("0123", VECTORS.T.tolist(), strict=True))
+        write_csv(tmp_path / "t.csv", table | {name: cells})
+        with pytest.raises(BadInput, match=r"row 1 holds NaN|'NA' isn't a number"):
+            read(tmp_path / "t.csv")
 
 
 @pytest.mark.parametrize("place", ["start", "end"])

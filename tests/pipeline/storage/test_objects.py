@@ -218,7 +218,7 @@ def test_what_can_not_be_created_whole_leaves_no_object(
     assert store.keys() == ["whole"]
 
 
-@pytest.mark.parametrize("name", ["a::b", "e::f.npy", "run::v2", "a::b::c"])
+@pytest.mark.parametrize("name", ["a::b", "e::f.npy", "run::v2", "a::b::c", "file::y"])
 def test_colons_in_a_path_are_signs_like_any_others(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,11 @@ class UnknownField(BadInput):
 
 
 class NoRows(BadInput):
-    """A source has no rows."""
+    """A source has no rows; ``line`` are the cells of the only line of a text file."""
+
+    def __init__(self, message: str, line: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.line = tuple(line)
 
 
 @dataclass(frozen=True)
@@ -114,12 +118,18 @@ class Container(ABC):
         Whether a row can only be reached by reading all rows before it.
     single : bool
         Whether the file holds exactly one array, so that there is nothing to choose.
+    header : tuple of str
+        The names in the first line of a table of text.
+    only_line : tuple of str
+        The cells of a table of one line, which may be a header.
     """
 
     path: str
     fields: tuple[Field, ...]
     sequential: bool = False
     single: bool = False
+    header: tuple[str, ...] = ()
+    only_line: tuple[str, ...] = ()
 
     @abstractmethod
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:

@@ -77,6 +77,7 @@ _BLANKS = " \t\r\n"
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NEEDS_QUOTES = re.compile(r'[",\r\n]|^\s|\s$')
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 FORMULA = ("=", "+", "-", "@")
 """Characters with which a cell begins, after spaces, that a spreadsheet takes for a formula."""
@@ -192,6 +193,8 @@ class Text(Container):
     lines: Lines
     dialect: Dialect
     single: bool = False
+    header: tuple[str, ...] = ()
+    only_line: tuple[str, ...] = ()
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
         """Yield rows of one column, or of columns that are joined to vectors."""
@@ -312,7 +315,8 @@ def open_text(file: File, delimiter: str | None = None, *, column: str | None = 
                 f"{file.name}: its first line names no column {column!r} (it begins with "
                 f"{head[:40]!r}); name one that it has"
             )
-        _refuse_other_files(file, head)
+        if delimiter is not None or file.suffix in TABLES:
+            _refuse_other_tables(file, head, delimiter)
         advice = "name the format with ingest --format, or" if delimiter is None else "check it, or"
         raise BadInput(
             f"{file.name}: its first lines aren't rows of several numbers (it begins with "
@@ -325,17 +329,36 @@ def open_text(file: File, delimiter: str | None = None, *, column: str | None = 
             f"(up to byte {file.size}); copy or write it again"
         )
     sniffed = first_lines(head, file.size, dialect.separator)[dialect.skipped :][:SNIFFED_ROWS]
-    return Text(file.name, _fields(sniffed, dialect, lines.rows), lines, dialect)
+    table = [[cell.strip() for cell in dialect.guess(line)] for line in sniffed]
+    table = [row for row in table if len(row) == len(dialect.names)]
+    if dialect.delimiter != WHITESPACE:
+        _refuse_decimal_commas(file.name, zip(*table, strict=True))
+    only = tuple(table[0]) if lines.rows == 1 and not dialect.skipped and table else ()
+    names = dialect.names if dialect.skipped and dialect.stated is None else ()
+    fields = _fields(table, dialect, lines.rows)
+    return Text(file.name, fields, lines, dialect, header=names, only_line=only)
 
 
-def _refuse_other_files(file: File, head: bytes) -> None:
-    """Say of what isn't a table of text what it is, where that is plain."""
+def _refuse_other_tables(file: File, head: bytes, delimiter: str | None) -> None:
+    """Say what is wrong with a table that has no vectors, where that is plain."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise BadInput(f"{file.name}: isn't UTF-8; convert the file")
-    if b"\0" in head and file.suffix in TABLES:
+    if b"\0" in head:
         raise BadInput(f"{file.name}: byte {head.index(0)} is 0, which no text has; check the file")
-    if file.suffix in TABLES and len(first_lines(head, file.size)) == 1:
-        raise NoRows(f"{file.name}: there are no rows; leave the file out")
+    lines = first_lines(head, file.size)[:SNIFFED_ROWS]
+    for sign in [delimiter] if delimiter else [sign for sign in ";\t," if sign in lines[0]]:
+        rows = [[cell.strip() for cell in Dialect(sign, (), 0).guess(line)] for line in lines]
+        if len(rows) == 1:
+            raise NoRows(
+                f"{file.name}: there are no rows, only the line {lines[0][:40]!r}; leave the file "
+                "out",
+                rows[0],
+            )
+        rows = [row for row in rows if len(row) == len(rows[0])]
+        twice = [name for name, count in Counter(rows[0]).items() if count > 1]
+        if len(rows) > 1 and sum(bool(_NUMBER.fullmatch(cell)) for cell in rows[1]) > 1 and twice:
+            raise BadInput(f"{file.name}: two columns are called {twice[0]!r}; rename one")
+        _refuse_decimal_commas(file.name, zip(*rows[1:], strict=True))
 
 
 def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
@@ -355,7 +378,9 @@ def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
             return Dialect(WHITESPACE, names, 1, (rows, d))
     example = lines[1] if len(lines) > 1 else lines[0]
     if delimiter is None:
-        _refuse_decimal_commas(file, re.split(r"[;\s]+", example.strip(" ;\t")))
+        cells = re.split(r"[;\s]+", example.strip(" ;\t"))
+        if len(cells) > 1 and all(map(_DECIMAL_COMMA.fullmatch, cells)):
+            raise _decimal_commas(file.name, cells[0])
     outside = _LIST.sub("", example)
     signs = [delimiter] if delimiter else [sign for sign in "\t,;" if sign in outside]
     # A sign may stand in texts only: the next one separates fields then.
@@ -372,15 +397,11 @@ def _separated(file: File, head: bytes, lines: list[str], delimiter: str) -> Dia
             return None
     cells = [[cell.strip() for cell in dialect.guess(line)] for line in lines[:2]]
     numbers = [[bool(_NUMBER.fullmatch(cell)) for cell in row] for row in cells]
-    _refuse_decimal_commas(file, [cell for cell in cells[-1] if not _WHOLE.fullmatch(cell)])
     if sum(numbers[-1]) < 2 and not any(map(_LIST.fullmatch, cells[-1])):
         return None
     if len(cells) == 2 and len(cells[0]) == len(cells[1]) and _names_columns(cells[0]):
         names = tuple(cells[0])
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
-        if twice is not None:
-            raise BadInput(f"{file.name}: two columns are called {twice!r}; rename one")
-        return Dialect(delimiter, names, 1)
+        return Dialect(delimiter, names, 1) if len(set(names)) == len(names) else None
     if len(lines) > 1 and sum(numbers[0]) < 2 and not any(map(_LIST.fullmatch, cells[0])):
         return None
     return Dialect(delimiter, tuple(str(place) for place in range(len(cells[0]))), 0)
@@ -398,13 +419,24 @@ def _naming(lines: Sequence[str], column: str | None) -> Dialect | None:
     return None
 
 
-def _refuse_decimal_commas(file: File, cells: list[str]) -> None:
-    """Refuse numbers such as 0,25, unless others have points."""
-    found = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
-    if len(found) > 1 and not any(map(_NUMBER.fullmatch, cells)):
-        raise BadInput(
-            f"{file.name}: its numbers have decimal commas ({found[0]}); write them with points"
-        )
+def _decimal_commas(name: str, cell: str) -> BadInput:
+    return BadInput(f"{name}: its numbers have decimal commas ({cell}); write them with points")
+
+
+def _refuse_decimal_commas(name: str, columns: Iterable[Sequence[str]]) -> None:
+    """Refuse columns of numbers such as 0,25, which aren't 1,500, unless others have points."""
+    found = []
+    for cells in columns:
+        if any(cell for cell in cells if "." in cell and _NUMBER.fullmatch(cell)):
+            return
+        known = [cell for cell in cells if cell]
+        if any(map(_LIST.fullmatch, known)):
+            return
+        if known and all(map(_DECIMAL_COMMA.fullmatch, known)):
+            found.append(known)
+    fractions = [cell for known in found for cell in known if not _THOUSANDS.fullmatch(cell)]
+    if len(found) > 1 and fractions:
+        raise _decimal_commas(name, fractions[0])
 
 
 def _items(cell: str) -> list[str]:
@@ -426,17 +458,16 @@ def _names_columns(cells: list[str]) -> bool:
     return not numbers or counts
 
 
-def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, ...]:
+def _fields(table: list[list[str]], dialect: Dialect, rows: int) -> tuple[Field, ...]:
     """Return the fields of a text file, with column types detected from the first rows."""
-    table = [dialect.guess(line) for line in lines]
-    table = [row for row in table if len(row) == len(dialect.names)] or [[""] * len(dialect.names)]
+    table = table or [[""] * len(dialect.names)]
     dtypes: dict[str, np.dtype[Any]] = {}
     numbers: dict[str, bool] = {}  # numeric columns, and whether all values there are whole
     lists: dict[str, int] = {}
     mostly_empty: dict[str, bool] = {}
     others: dict[str, bool] = {}
     for place, name in enumerate(dialect.names):
-        cells = [row[place].strip() for row in table]
+        cells = [row[place] for row in table]
         known = [cell for cell in cells if cell]
         if known and all(map(_LIST.fullmatch, known)):
             lists[name] = len(_items(known[0]))
@@ -447,13 +478,15 @@ def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, .
         # Some cells may be malformed: the column stays numeric, and reading it reports them.
         if 2 * matching > len(cells):
             numbers[name] = but_gaps
-        elif 2 * matching > len(known):
+        values = [cell for cell in known if cell.lower() not in _MISSING]
+        if name not in numbers and 2 * matching > len(values):
             mostly_empty[name] = but_gaps
-        else:
-            others[name] = all(cell.lower() in _MISSING for cell in known)
+        elif name not in numbers:
+            others[name] = not values
         as_numbers = np.dtype(np.int64 if whole else np.float64)
         dtypes[name] = as_numbers if matching == len(cells) else cast("np.dtype[Any]", STRINGS)
-    series = {stem for stem, count in Counter(map(stem_of, numbers)).items() if stem and count > 1}
+    stems = Counter(stem_of(name) for name in numbers)
+    series = {stem for stem, count in stems.items() if stem is not None and count > 1}
     numbers |= {name: whole for name, whole in mostly_empty.items() if stem_of(name) in series}
     # With names, a column of whole numbers may be an id; without names, it is taken as values.
     unnamed = dialect.skipped == 0 or dialect.stated is not None
@@ -465,7 +498,7 @@ def _fields(lines: Sequence[str], dialect: Dialect, rows: int) -> tuple[Field, .
     fields = [Field(name, (rows,), dtype) for name, dtype in dtypes.items()]
     fields += [Field(name, (rows, d), np.dtype(np.float64)) for name, d in lists.items()]
     whole_columns = {
-        name: [row[place].strip() for row in table]
+        name: [row[place] for row in table]
         for place, name in enumerate(dialect.names)
         if dialect.stated is None and numbers.get(name)
     }

@@ -178,6 +178,7 @@ def _converted(name: str, block: npt.NDArray[Any], row: int, where: str) -> npt.
 
 def format_whole_numbers(block: npt.NDArray[Any], row: int, where: str) -> list[str]:
     """Return floats as the whole numbers they are, with an empty text for NaN."""
+    block = block.astype(np.float64)
     large = np.flatnonzero(np.isfinite(block) & (np.abs(block) > 2.0**53))
     if large.size:
         raise BadInput(

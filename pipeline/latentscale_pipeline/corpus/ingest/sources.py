@@ -324,30 +324,36 @@ def open_sources(
     BadInput
         If a file doesn't exist, can't be read, or doesn't hold vectors; the message names it.
     """
-    items: list[Source] = []
+    opened: list[tuple[File, bytes, Container]] = []
     skipped: list[str] = []
     empty: dict[str, NoRows] = {}
     whole = xxhash.xxh3_128()
+    lists = [find_files(pattern, target) for pattern in patterns]
+    found = [(file, len(files)) for files in lists for file in files]
+    for file, among in found:
+        identity = _identity(file)
+        whole.update(identity)
+        must = among == 1 or file.suffix in SUFFIXES or file.is_folder
+        with _noting(file, empty if len(found) > 1 else None):
+            container = open_container(file, must, kind)
+            if container is None:
+                skipped.append(file.name)
+            else:
+                opened.append((file, identity, container))
+    headers = {container.header for _, _, container in opened}
+    items: list[Source] = []
     states: dict[str, int] = {}
-    for pattern in patterns:
-        found = find_files(pattern, target)
-        for file in found:
-            identity = _identity(file)
-            whole.update(identity)
-            must = len(found) == 1 or file.suffix in SUFFIXES or file.is_folder
-            try:
-                container = open_container(file, must, kind)
-                if container is None:
-                    skipped.append(file.name)
-                    continue
-                items.append(_source(container, vectors, columns or {}))
-            except NoRows as problem:  # of a table in parts, some may have none
-                if len(patterns) == len(found) == 1:
-                    raise
-                empty[file.name] = problem
-                continue
+    for file, identity, container in opened:
+        if container.only_line and container.only_line in headers:
+            empty[file.name] = NoRows(f"{file.name}: there are no rows", container.only_line)
+            continue
+        with _noting(file, empty if len(found) > 1 else None):
+            items.append(_source(container, vectors, columns or {}))
             if not isinstance(container, CorpusRows):  # whose rows never change
                 states[file.name] = xxhash.xxh3_64_intdigest(identity)
+    for problem in empty.values():
+        if problem.line and problem.line not in headers:
+            raise problem
     if empty and not items:
         raise next(iter(empty.values()))
     if not items:
@@ -369,6 +375,17 @@ def open_sources(
         whole.update(json.dumps([*chosen, *decoded]).encode())
     listing = Listing(tuple(patterns), target, states)
     return Sources(tuple(items), tuple(skipped), whole.hexdigest(), listing, tuple(empty))
+
+
+@contextlib.contextmanager
+def _noting(file: File, empty: dict[str, NoRows] | None) -> Iterator[None]:
+    """Note a file without rows: of a table in parts, some may have none."""
+    try:
+        yield
+    except NoRows as problem:
+        if empty is None:
+            raise
+        empty[file.name] = problem
 
 
 def _kinds(name: str) -> str:
