@@ -165,6 +165,7 @@ def test_underscores_are_no_parts_of_numbers(cell: str, tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"id,e0,e1,e1\na,0.1,0.2,0.3\n", "two columns are called 'e1'; rename one"),
+        (b"\n \n", "there are no rows; leave the file out"),
         (b"id,e0,e1\n", "there are no rows, only the line 'id,e0,e1'; leave the file out"),
         ("id,e0\na,0.5\n".encode("utf-16"), "isn't UTF-8; convert the file"),
         (b"id,e0,e1\na\0,0.5,0.2\n", "byte 10 is 0, which no text has; check the file"),

@@ -346,6 +346,8 @@ def _refuse_other_tables(file: File, head: bytes, delimiter: str | None) -> None
     if b"\0" in head:
         raise BadInput(f"{file.name}: byte {head.index(0)} is 0, which no text has; check the file")
     lines = first_lines(head, file.size)[:SNIFFED_ROWS]
+    if not lines:
+        raise NoRows(f"{file.name}: there are no rows; leave the file out")
     for sign in [delimiter] if delimiter else [sign for sign in ";\t," if sign in lines[0]]:
         rows = [[cell.strip() for cell in Dialect(sign, (), 0).guess(line)] for line in lines]
         if len(rows) == 1:

@@ -13,7 +13,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -324,38 +324,33 @@ def open_sources(
     BadInput
         If a file doesn't exist, can't be read, or doesn't hold vectors; the message names it.
     """
-    opened: list[tuple[File, bytes, Container]] = []
-    skipped: list[str] = []
-    empty: dict[str, NoRows] = {}
-    whole = xxhash.xxh3_128()
     lists = [find_files(pattern, target) for pattern in patterns]
-    found = [(file, len(files)) for files in lists for file in files]
-    for file, among in found:
+    found = [(file, len(files) == 1) for files in lists for file in files]
+    opened: list[tuple[File, int, Container]] = []
+    skipped: list[str] = []
+    empty = _EmptyFiles(allowed=len(found) > 1)
+    whole = xxhash.xxh3_128()
+    for file, alone in found:
         identity = _identity(file)
         whole.update(identity)
-        must = among == 1 or file.suffix in SUFFIXES or file.is_folder
-        with _noting(file, empty if len(found) > 1 else None):
+        with empty.noting(file):
+            must = alone or file.suffix in SUFFIXES or file.is_folder
             container = open_container(file, must, kind)
             if container is None:
                 skipped.append(file.name)
             else:
-                opened.append((file, identity, container))
+                opened.append((file, xxhash.xxh3_64_intdigest(identity), container))
     headers = {container.header for _, _, container in opened}
     items: list[Source] = []
     states: dict[str, int] = {}
-    for file, identity, container in opened:
-        if container.only_line and container.only_line in headers:
-            empty[file.name] = NoRows(f"{file.name}: there are no rows", container.only_line)
-            continue
-        with _noting(file, empty if len(found) > 1 else None):
+    for file, state, container in opened:
+        with empty.noting(file):
+            if container.only_line and container.only_line in headers:
+                raise NoRows(f"{file.name}: there are no rows", container.only_line)
             items.append(_source(container, vectors, columns or {}))
             if not isinstance(container, CorpusRows):  # whose rows never change
-                states[file.name] = xxhash.xxh3_64_intdigest(identity)
-    for problem in empty.values():
-        if problem.line and problem.line not in headers:
-            raise problem
-    if empty and not items:
-        raise next(iter(empty.values()))
+                states[file.name] = state
+    empty.refuse(headers, all_of_them=not items)
     if not items:
         raise BadInput(
             f"{' '.join(patterns) or 'no source given'}: none of the {len(skipped)} files there "
@@ -374,18 +369,31 @@ def open_sources(
         decoded = [type(source.container).__name__, source.dtype.str]
         whole.update(json.dumps([*chosen, *decoded]).encode())
     listing = Listing(tuple(patterns), target, states)
-    return Sources(tuple(items), tuple(skipped), whole.hexdigest(), listing, tuple(empty))
+    return Sources(tuple(items), tuple(skipped), whole.hexdigest(), listing, tuple(empty.files))
 
 
-@contextlib.contextmanager
-def _noting(file: File, empty: dict[str, NoRows] | None) -> Iterator[None]:
-    """Note a file without rows: of a table in parts, some may have none."""
-    try:
-        yield
-    except NoRows as problem:
-        if empty is None:
-            raise
-        empty[file.name] = problem
+@dataclass(frozen=True)
+class _EmptyFiles:
+    """The files without rows: of a table in parts, some may have none."""
+
+    allowed: bool
+    files: dict[str, NoRows] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def noting(self, file: File) -> Iterator[None]:
+        """Note a file that has no rows."""
+        try:
+            yield
+        except NoRows as problem:
+            if not self.allowed:
+                raise
+            self.files[file.name] = problem
+
+    def refuse(self, headers: Collection[tuple[str, ...]], *, all_of_them: bool) -> None:
+        """Refuse a file whose only line is no header of another one, or all of them."""
+        for problem in self.files.values():
+            if all_of_them or (problem.line and problem.line not in headers):
+                raise problem
 
 
 def _kinds(name: str) -> str:
