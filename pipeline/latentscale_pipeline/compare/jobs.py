@@ -163,11 +163,10 @@ class Comparison:
             for found in self.shared
             if any(each.kind == "own scale" for each in found.mismatches)
         )
+        also = "; samples are compared all the same, each at its own scale" if sampled else ""
         return (
             f"each job derived its own {' and '.join(own)}, so the differences of scores that "
-            "depend on it are left out"
-            + sampled
-            * "; samples are compared all the same, each at its own scale"
+            f"depend on it are left out{also}"
         )
 
     @property

@@ -143,14 +143,14 @@ class Matrix:
                 rows[other] = found["reference"].n
         return [rows[place] for place in sorted(rows)]
 
-    def weighted(self) -> list[bool]:
-        """Return whether scores of each corpus use weights of its rows, of those that are known."""
+    def weighted(self) -> dict[str, bool]:
+        """Return whether scores of each corpus use weights of its rows, by its name."""
         found = dict[int, bool]()
         for (one, other), job in self.jobs.items():
             for role, corpus in job.corpora.items():
                 place = one if role == "corpus" else other
                 found[place] = use_weights(job) and bool(corpus.weighted)
-        return [found[place] for place in sorted(found)]
+        return {self.names[place]: found[place] for place in sorted(found)}
 
     def matrices(self) -> list[ScoreMatrix]:
         """Return the matrix of every distance and similarity, in the order of the jobs' scores."""

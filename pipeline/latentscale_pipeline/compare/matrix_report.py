@@ -58,7 +58,7 @@ def warnings_of(matrix: Matrix) -> list[str]:
             f"The corpora have {min(sizes):,} to {max(sizes):,} rows, and distances may depend on "
             "that: compare corpora of equally many rows, by latentscale subset --sample."
         )
-    weighted = dict(zip(matrix.names, matrix.weighted(), strict=False))
+    weighted = matrix.weighted()
     if len(set(weighted.values())) > 1:
         theirs, none = (
             listed(name for name, has in weighted.items() if has is kind) for kind in (True, False)

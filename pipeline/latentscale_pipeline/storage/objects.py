@@ -356,7 +356,7 @@ class ObjectStore:
     def exists(self, key: str) -> bool:
         """Return whether there is an object or a folder with this key."""
         if self.is_local:
-            return bool(self._attempt(lambda: _is_there(Path(self._path(key))), key))
+            return bool(self._attempt(lambda: _exists_locally(Path(self._path(key))), key))
         # Some libraries return False for any error of the request.
         return self._size(key) is not None
 
@@ -540,8 +540,8 @@ class ObjectStore:
             raise _explained(error, self.locate(key)) from error
 
 
-def _is_there(path: Path) -> bool:
-    """Return whether something has a local path; raise where nobody can tell."""
+def _exists_locally(path: Path) -> bool:
+    """Return whether something has a local path; raise where a closed folder hides it."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError, ValueError):

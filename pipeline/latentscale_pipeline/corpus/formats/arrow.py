@@ -27,6 +27,7 @@ from latentscale_pipeline.corpus.formats.container import (
     STRINGS,
     Container,
     Field,
+    columns_beside,
     joined_fields,
 )
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, decoding
@@ -333,11 +334,7 @@ def _fields(schema: Any, rows: int, lengths: Mapping[str, int]) -> tuple[Field, 
         else:
             unread = str(column.type)
             fields.append(Field(column.name, (rows,), np.dtype(object), unread=unread))
-    others = {
-        field.name: field.unseen
-        for field in fields
-        if field.name not in {*floats, *index} and len(field.shape) == 1
-    }
+    others = columns_beside(fields, {*floats, *index})
     return tuple(fields + joined_fields(floats, rows, others))
 
 

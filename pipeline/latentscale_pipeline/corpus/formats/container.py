@@ -198,6 +198,15 @@ def joined_fields(
     ]
 
 
+def columns_beside(fields: Iterable[Field], taken: Collection[str]) -> dict[str, bool]:
+    """Return the columns of a table that aren't taken, and whether they have no value at first."""
+    return {
+        field.name: field.unseen
+        for field in fields
+        if field.name not in taken and len(field.shape) == 1
+    }
+
+
 def _numbered(names: Iterable[str]) -> dict[str, list[tuple[int, str]]]:
     """Return numbered names by what is before the number, in the order of the numbers."""
     found: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)

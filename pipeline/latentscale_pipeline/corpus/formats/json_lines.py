@@ -24,6 +24,7 @@ from latentscale_pipeline.corpus.formats.container import (
     STRINGS,
     Container,
     Field,
+    columns_beside,
     joined_fields,
     unlike_column,
 )
@@ -137,7 +138,7 @@ def open_json_lines(file: File) -> JsonLines:
         for name, dtype in numbers.items()
         if dtype.kind != "f"
     }
-    others = {f.name: f.unseen for f in known if f.name not in numbers and len(f.shape) == 1}
+    others = columns_beside(known, numbers)
     joined = [
         replace(field, unlike=unlike_column(field.columns, values))
         for field in joined_fields(numbers, lines.rows, others)

@@ -429,7 +429,7 @@ def _refuse_decimal_commas(name: str, columns: Iterable[Sequence[str]]) -> None:
     """Refuse columns of numbers such as 0,25, which aren't 1,500, unless others have points."""
     found = []
     for cells in columns:
-        if any(cell for cell in cells if "." in cell and _NUMBER.fullmatch(cell)):
+        if any("." in cell and _NUMBER.fullmatch(cell) for cell in cells):
             return
         known = [cell for cell in cells if cell]
         if any(map(_LIST.fullmatch, known)):

@@ -101,7 +101,7 @@ class Zarr(Container):
             return 0
         encoding, *checksum = codec.index_codecs
         assert isinstance(encoding, BytesCodec)  # noqa: S101  (see above)
-        order = ">" if _text_of(encoding.endian) == "big" else "<"
+        order = ">" if _option(encoding.endian) == "big" else "<"
         shard, chunk = array.shards or array.chunks, array.chunks
         grid = [whole // part for whole, part in zip(shard, chunk, strict=True)]
         used = tuple(
@@ -109,19 +109,19 @@ class Zarr(Container):
             for size, at, whole, part in zip(array.shape, place, shard, chunk, strict=True)
         )
         entries = 2 * math.prod(grid)
-        place_of = f"{self.file.path}/{key}"
+        shard_path = f"{self.file.path}/{key}"
         size = 8 * entries + 4 * len(checksum)
-        at_end = _text_of(codec.index_location) == "end"
+        at_end = _option(codec.index_location) == "end"
         read = self.file.fs.tail if at_end else self.file.fs.head
-        index = np.frombuffer(bytes(read(place_of, size))[: 8 * entries], f"{order}u8")
+        index = np.frombuffer(bytes(read(shard_path, size))[: 8 * entries], f"{order}u8")
         if len(index) != entries:
             return math.prod(used)
         starts = index[::2].reshape(grid)[tuple(slice(count) for count in used)]
         return int(np.count_nonzero(starts == _NEVER_WRITTEN))
 
 
-def _text_of(member: Any) -> str:
-    """Return an option of a codec: an enum member in older versions of Zarr, then a string."""
+def _option(member: Any) -> str:
+    """Return an option of a codec, which is an enum member in older versions of Zarr."""
     return str(getattr(member, "value", member))
 
 
