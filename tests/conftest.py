@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -21,6 +22,8 @@ settings.load_profile("seeded")
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
 # A plugin may have loaded numpy before, and with it one thread for every core.
 threadpool_limits(1)
+# Thousands of collected tests would be searched for garbage every few seconds.
+gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -49,6 +49,7 @@ def results(
     measures: dict[str, Any] | None = None,
     weighted: bool | None = None,
     weights: str | None = None,
+    reference_weighted: bool | None = None,
 ) -> dict[str, Any]:
     """Return a results document with what a comparison reads, and nothing else."""
     return {
@@ -60,7 +61,8 @@ def results(
             | ({} if weights is None else {"weighted": True, "weights_fingerprint": weights}),
             "reference": None
             if reference is None
-            else {"n": reference[0], "fingerprint": reference[1]},
+            else {"n": reference[0], "fingerprint": reference[1]}
+            | ({} if reference_weighted is None else {"weighted": reference_weighted}),
         },
         "scores": list(rows),
         "arrays": {},

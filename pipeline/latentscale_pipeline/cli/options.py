@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,16 @@ from typing import Any
 import click
 
 from latentscale_pipeline.storage.objects import ObjectStore
+
+
+class FiniteRange(click.FloatRange):
+    """A finite number in a range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse NaN, which no range refuses, and infinity."""
+        number = super().convert(value, param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{value} isn't finite", param, ctx)
+
 
 OVERRIDES = click.option(
     "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key."
@@ -78,7 +89,7 @@ SELECTION = (
     ),
     click.option(
         "--drop-duplicates",
-        type=click.FloatRange(0.0, min_open=True),
+        type=FiniteRange(0.0, min_open=True),
         metavar="DISTANCE",
         help="Leave out rows within this distance of an earlier row of the corpus that stays.",
     ),

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from latentscale_pipeline.cli.options import JSON
+from latentscale_pipeline.cli.options import JSON, FiniteRange
 from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 from latentscale_pipeline.report.power import MAX_SAMPLES, Power, find_power, scores_without_power
 from latentscale_pipeline.report.scores import full_title
@@ -30,7 +30,7 @@ ROUNDED = 2
 @click.option(
     "--change",
     metavar="PERCENT",
-    type=click.FloatRange(0.0, 100.0, min_open=True),
+    type=FiniteRange(0.0, 100.0, min_open=True),
     default=1.0,
     show_default=True,
     help="A change of a score, or of the share of the rows that it counts.",

@@ -4,7 +4,8 @@ Two scores are comparable only if they were computed in the same way. The jobs m
 folder, seed and corpus. They must agree in
 
 * the settings of a measure that both jobs have and that decide the score; one that an earlier
-  version didn't have has its default, and weights are used only where rows have some;
+  version didn't have has its default;
+* for a score that counts rows by their weights, whether the rows of each of its corpora have some;
 * the scales of a measure that were derived from data (epsilon, cut-off scale, bandwidths). They
   match if they are equal, or if both were derived from the same vectors with the same weights.
   With another seed, other pairs of rows are drawn, so the scales differ a little; this is noted but
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from pydantic_core import to_jsonable_python
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.results.model import ROLES, Corpus, Score
+from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.storage.canonical import plain
 from latentscale_pipeline.views.formatting import format_number, printable
 
@@ -93,6 +95,7 @@ class Comparability:
             ours, theirs = self.job.corpora.get(role), self.baseline.corpora.get(role)
             if ours is None or theirs is None:
                 continue
+            yield from self._of_weights(role, score)
             if score.size_dependent and None in used and ours.n != theirs.n:
                 yield Mismatch("rows", f"n of the {role}", ours.n, theirs.n)
             if (
@@ -102,6 +105,26 @@ class Comparability:
             ):
                 prints = (ours.fingerprint, theirs.fingerprint)
                 yield Mismatch("reference", "fingerprint of the reference", *prints)
+
+    def _of_weights(self, role: Role, score: Score) -> Iterator[Mismatch]:
+        measure, jobs = MEASURES.get(score.measure), (self.job, self.baseline)
+        if measure is None or not _tell_weights(*jobs):
+            return
+        sections = [
+            _with_defaults(score.measure, each.measure_settings.get(score.measure, {}))
+            for each in jobs
+        ]
+        has = [each.corpora[role].weighted for each in jobs]
+        counts = [
+            measure.counts_weights(section, weighted, score)
+            for section, weighted in zip(sections, has, strict=True)
+        ]
+        if counts[0] != counts[1]:
+            shown = [
+                NO_WEIGHTS if section["weights"] and not weighted else section["weights"]
+                for section, weighted in zip(sections, has, strict=True)
+            ]
+            yield Mismatch("setting", f"measures.{score.measure}.weights of the {role}", *shown)
 
 
 def _matters(mismatch: Mismatch, score: Score) -> bool:
@@ -150,11 +173,13 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
     for measure in ours:
         if measure in theirs:
             sections = [_with_defaults(measure, each[measure]) for each in (ours, theirs)]
-            sections = _as_weighted(sections, (job, baseline))
             found = _setting_differences(f"measures.{measure}", *sections)
             scores = [s for each in (job, baseline) for s in each.scores if s.measure == measure]
             by_measure[measure] = tuple(
-                each for each in found if not scores or any(_matters(each, s) for s in scores)
+                each
+                for each in found
+                if not scores or any(_matters(each, s) for s in scores)
+                if not (each.what == f"measures.{measure}.weights" and _tell_weights(job, baseline))
             )
     weighted = use_weights(job, baseline)
     same_source = have_same_rows(*map(_scale_source, (job, baseline)), weighted=weighted)
@@ -188,27 +213,9 @@ def _with_defaults(measure: str, settings: Any) -> Any:
     return {**added, **settings}
 
 
-def _as_weighted(sections: Sequence[Any], jobs: Sequence[FinishedJob]) -> list[Any]:
-    """Return the settings with the use of weights that was made: none where no row has any.
-
-    Results of earlier versions don't say whether rows have weights.
-    """
-    if not all(isinstance(each, dict) and "weights" in each for each in sections):
-        return list(sections)
-    have = [_has_weights(job) for job in jobs]
-    if None in have:
-        return list(sections)
-    uses = [
-        each["weights"] if weighted else NO_WEIGHTS if each["weights"] else False
-        for each, weighted in zip(sections, have, strict=True)
-    ]
-    alike = (uses[0] is True) == (uses[1] is True)
-    return [{**each, "weights": alike or use} for each, use in zip(sections, uses, strict=True)]
-
-
-def _has_weights(job: FinishedJob) -> bool | None:
-    known = [corpus.weighted for corpus in job.corpora.values()]
-    return None if None in known else any(known)
+def _tell_weights(*jobs: FinishedJob) -> bool:
+    """Return whether jobs say which rows have weights; those of earlier versions don't."""
+    return all(corpus.weighted is not None for job in jobs for corpus in job.corpora.values())
 
 
 def _setting_differences(path: str, ours: Any, theirs: Any) -> Iterator[Mismatch]:

@@ -323,7 +323,8 @@ def _drifts(
     rate = false_alarm_rate(drift.sigmas) / max(1, len(selected))
     rows = job.corpora["corpus"].n if "corpus" in job.corpora else 0
     reference = job.corpora["reference"].fingerprint if "reference" in job.corpora else None
-    own = JobOfSeries(rows, reference, job.scores, job.measure_settings)
+    weighted = {role: corpus.weighted for role, corpus in job.corpora.items()}
+    own = JobOfSeries(rows, reference, job.scores, job.measure_settings, weighted)
     failures, counts, unlike = [], [], []
     for compared in selected:
         score = compared.job
@@ -349,7 +350,7 @@ def _drifts(
         more = f" and {counted(len(unlike) - 1, 'more score')}" if len(unlike) > 1 else ""
         remarks.append(
             f"no limits for {unlike[0]}{more}: fewer than {MIN_JOBS} earlier jobs have as "
-            "many rows, the same reference and the same settings"
+            "many rows, the same reference, the same settings, and weights for the same corpora"
         )
     return failures, "; ".join(remarks)
 

@@ -56,6 +56,8 @@ class Entry:
         nothing was compared.
     settings : str or None
         The settings of its measures, as JSON; None if they aren't known, as in earlier versions.
+    corpus_weighted, reference_weighted : bool or None
+        Whether their rows have weights; None if that isn't known, as in earlier versions.
     companions : str or None
         Checksum of the labels and weights of its corpora; None for a job that no workflow ran.
     scores : tuple of Score
@@ -86,6 +88,8 @@ class Entry:
     verdict: str | None
     verdict_reason: str | None
     settings: str | None
+    corpus_weighted: bool | None
+    reference_weighted: bool | None
     companions: str | None
     scores: tuple[Score, ...]
     accepted: str | None = None
@@ -113,6 +117,8 @@ ADDED: Mapping[str, str | None] = {
     "verdict": None,
     "verdict_reason": None,
     "settings": None,
+    "corpus_weighted": None,
+    "reference_weighted": None,
     "companions": None,
 }
 """Columns that entries of earlier versions don't have, and what stands for them."""
@@ -129,7 +135,7 @@ SCORE_COLUMNS = tuple(NO_SCORE)
 NUMBERS: Mapping[str, str] = {
     **dict.fromkeys(("scale", "value", "lower", "upper", "sampling_error", "seconds"), "float64"),
     **dict.fromkeys(("corpus_rows", "peak_memory_bytes", "share_of", "sampling_freedom"), "int64"),
-    **dict.fromkeys(("passed", "size_dependent"), "bool_"),
+    **dict.fromkeys(("passed", "size_dependent", "corpus_weighted", "reference_weighted"), "bool_"),
     **{name: "float64" for name in SCORE_COLUMNS if name.startswith("expected_")},
     "expected_rows": "int64",
     "expected_reason": "string",
@@ -177,6 +183,8 @@ def make_entry(
         verdict=verdict.value if verdict else None,
         verdict_reason=verdict.reason if verdict and verdict.value else None,
         settings=json.dumps(settings, sort_keys=True) if settings else None,
+        corpus_weighted=job.corpora["corpus"].weighted,
+        reference_weighted=None if reference is None else reference.weighted,
         companions=companions,
         scores=tuple(job.scores if scores is None else scores),
     )
@@ -237,6 +245,7 @@ def job_of_series(entry: Entry) -> JobOfSeries:
         entry.reference_fingerprint,
         entry.scores,
         json.loads(entry.settings or "{}"),
+        {"corpus": entry.corpus_weighted, "reference": entry.reference_weighted},
     )
 
 

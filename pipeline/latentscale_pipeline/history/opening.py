@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 
-from latentscale_pipeline.history.entries import Entry, job_of_series, limiting, series_of
+from latentscale_pipeline.history.entries import (
+    Entry,
+    in_use,
+    job_of_series,
+    limiting,
+    series_of,
+)
 from latentscale_pipeline.report.control_chart import (
     ControlLimits,
     common_rows,
@@ -151,17 +157,17 @@ def anchor_of(place: int) -> str:
 
 
 def day_of(entry: Entry) -> str:
-    """Return the day on which a job finished."""
-    return printable(entry.finished[:10] or "unknown")
+    """Return the day on which a job was last in use."""
+    return printable(in_use(entry)[:10] or "unknown")
 
 
 def seconds_of(entry: Entry) -> float | None:
-    """Return when a job finished, in seconds since the epoch; None if that is unknown."""
+    """Return when a job was last in use, in seconds since the epoch; None if that is unknown."""
     try:
-        finished = datetime.fromisoformat(entry.finished)
+        moment = datetime.fromisoformat(in_use(entry))
     except ValueError:
         return None
-    return (finished if finished.tzinfo else finished.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def key_of(score: Score) -> Key:

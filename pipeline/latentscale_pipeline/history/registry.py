@@ -89,7 +89,7 @@ class Registry:
         return added
 
     def entries(self, name: str | None = None) -> list[Entry]:
-        """Return the registered jobs, the oldest first.
+        """Return the registered jobs, the one that was in use the longest time ago first.
 
         Parameters
         ----------
@@ -117,16 +117,15 @@ class Registry:
             if entry.evaluation is not None or entry.job not in evaluated
         ]
         chosen = [entry for entry in found if name is None or name in (entry.name, entry.workflow)]
-        return sorted(chosen, key=lambda entry: (entry.finished, entry.registered, entry.job))
+        return sorted(chosen, key=lambda entry: (in_use(entry), entry.registered, entry.job))
 
     def earlier(self, name: str, job: FinishedJob, *, today: bool = False) -> list[JobOfSeries]:
         """Return the jobs of a name or workflow that finished before, and set limits for a job.
 
         With ``today`` they are all others: a job whose rows come back finished long ago.
 
-        Those are the ones that neither failed nor were rejected, from the last accepted one on. The
-        job that was in use the longest time ago comes first; of one that was evaluated several
-        times the last evaluation counts.
+        Those are the ones that neither failed nor were rejected, from the last accepted one on. Of
+        one that was evaluated several times the last evaluation counts.
         """
         entries = self.entries(name)
         # Of jobs that finished in one second, the order of the registry decides.
@@ -140,7 +139,7 @@ class Registry:
             or entry.finished < job.finished
             or (entry.finished == job.finished and (own is None or place < own))
         ]
-        return [job_of_series(entry) for entry in limiting(sorted(before, key=in_use), name)]
+        return [job_of_series(entry) for entry in limiting(before, name)]
 
     def move(self, job: str, url: str) -> bool:
         """Tell where a job's folder is; False if that is known already.
@@ -282,8 +281,8 @@ def pick_baseline(
         If there is no such tag.
     """
     if rule == LATEST:
-        last = sorted(last_evaluations(registry.entries(name), name), key=in_use)
-        good = (entry for entry in reversed(last) if entry.is_usual)
+        last = reversed(last_evaluations(registry.entries(name), name))
+        good = (entry for entry in last if entry.is_usual)
         return next((entry for entry in good if suits is None or suits(entry)), None)
     tags = registry.tags()
     tagged = [entry for entry in registry.entries() if entry.job == tags.get(rule)]

@@ -598,6 +598,23 @@ class Measure(ABC):
         """Return what of the settings of its section, or of some of them, decides a score."""
         return settings
 
+    def counts_weights(
+        self, settings: Mapping[str, Any], weighted: bool | None, score: Score
+    ) -> bool | None:
+        """Return whether a score counts the rows of a corpus by their weights.
+
+        Parameters
+        ----------
+        settings : mapping
+            The settings of its section.
+        weighted : bool or None
+            Whether rows of the corpus have weights; None, which is returned, if that isn't known.
+        score : Score
+            The score.
+        """
+        decides = settings.get("weights") and self.deciding_settings({"weights": True}, score)
+        return weighted if decides else False
+
     def rows_of(self, found: Any, score: Score) -> int | None:
         """Return of how many rows, or pairs of them, a score is; None for all rows."""
         return None

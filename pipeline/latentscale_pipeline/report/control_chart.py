@@ -23,7 +23,8 @@ import numpy as np
 
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import report_of
-from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
+from latentscale_pipeline.results.model import ROLES, SHARE_OF_ROWS, Score
+from latentscale_pipeline.results.part import Role
 
 MIN_JOBS = 5
 """Fewest earlier jobs that give limits."""
@@ -100,12 +101,15 @@ class JobOfSeries:
         Its scores.
     settings : mapping
         The settings of each measure; without those that aren't known.
+    weighted : mapping
+        Whether the rows of a corpus have weights, by its role; None where that isn't known.
     """
 
     rows: int
     reference: str | None
     scores: Sequence[Score]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    weighted: Mapping[Role, bool | None] = field(default_factory=dict)
 
 
 def comparable_scores(
@@ -113,8 +117,9 @@ def comparable_scores(
 ) -> list[tuple[int, Score]]:
     """Return a score in earlier jobs, with their rows, without nulls and what can't be compared.
 
-    Settings that decide it and are known of both jobs have to be equal. Scores of the pair need the
-    same reference, and so do those whose scale may come from it. A score that depends on the number
+    Settings that decide it and are known of both jobs have to be equal, and the same corpora count
+    by weights. Scores of the pair need the same reference, and so do those whose scale may come
+    from it. A score that depends on the number
     of rows is compared on samples of one size: the largest of its own that at least half as many
     earlier jobs have as have the most frequent one, and enough for limits if that is possible. If
     none has any of them, those jobs are left whose corpora have as many rows.
@@ -134,6 +139,7 @@ def comparable_scores(
         for own in scores_in(score, [each])
         if each.reference == job.reference or not _needs_reference(score)
         if _agree(*(_deciding(one, score) for one in (each, job)))
+        if _agree(*(_counting(one, score) for one in (each, job)))
     ]
     if not score.size_dependent:
         return found
@@ -168,6 +174,19 @@ def _deciding(job: JobOfSeries, score: Score) -> Any:
     if measure is None or not isinstance(known, Mapping):
         return known
     return measure.deciding_settings(known, score)
+
+
+def _counting(job: JobOfSeries, score: Score) -> dict[Role, bool | None]:
+    """Say which of the corpora that decide a score count by weights."""
+    known, measure = job.settings.get(score.measure), MEASURES.get(score.measure)
+    if measure is None or not isinstance(known, Mapping):
+        return {}
+    roles = {*ROLES[score.of], *(["reference"] if _needs_reference(score) else [])}
+    return {
+        role: measure.counts_weights(known, weighted, score)
+        for role, weighted in job.weighted.items()
+        if role in roles
+    }
 
 
 def _agree(ours: Any, theirs: Any) -> bool:

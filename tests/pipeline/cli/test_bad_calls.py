@@ -639,6 +639,14 @@ CALLS = [
         "subset c.zarr FILE --sample 3",
         "{place}/FILE: it exists and isn't a corpus; give a path that doesn't exist yet",
     ),
+    (
+        "power x --change nan",
+        "invalid value for '--change': nan isn't finite; see latentscale power --help",
+    ),
+    (
+        "subset x y --drop-duplicates nan",
+        "invalid value for '--drop-duplicates': nan isn't finite; see latentscale subset --help",
+    ),
 ]
 """Calls, and what each is answered; ``{place}`` is the folder, and ``…`` a hash."""
 

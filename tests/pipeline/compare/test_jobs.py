@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 from tests.support.comparisons import (
     SETTINGS,
     Row,
@@ -291,7 +291,9 @@ def test_a_setting_that_an_earlier_version_did_not_have_has_its_default() -> Non
     theirs = job(score, name="release", weighted=True)
     none_left_out(compare(job(score, settings=with_setting(path, True), weighted=True), theirs))
     ours = job(score, settings=with_setting(path, False), weighted=True)
-    assert refusal(ours, theirs) == "measures.vendi.weights is false here and true in the baseline"
+    assert refusal(ours, theirs) == (
+        "measures.vendi.weights of the corpus is false here and true in the baseline"
+    )
 
 
 def test_weights_are_used_where_rows_have_some() -> None:
@@ -301,10 +303,45 @@ def test_weights_are_used_where_rows_have_some() -> None:
     none_left_out(compare(asked, none))
     weighted = job(score, name="release", weighted=True)
     assert refusal(asked, weighted) == (
-        "measures.vendi.weights is true, but no row has a weight, here and true in the baseline"
+        "measures.vendi.weights of the corpus is true, but no row has a weight, here and true in "
+        "the baseline"
     )
     # Results of an earlier version don't say it.
     none_left_out(compare(job(score, settings=with_setting(path, True)), weighted))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "differing"),
+    [
+        ((True, False), (False, True), {"corpus", "reference", "pair"}),
+        ((False, True), (False, None), set()),
+        ((False, True), (False, False), {"reference", "pair"}),
+        ((True, True), (True, True), set()),
+    ],
+)
+def test_each_corpus_has_weights_of_its_own(
+    ours: tuple[bool, bool], theirs: tuple[bool, bool | None], differing: set[str]
+) -> None:
+    """A corpus with weights isn't like another because that one's reference has some."""
+    kinds = {"measure": "vendi", "kernel": "cosine", "order": "1"}
+
+    def made(name: str, weighted: bool, reference_weighted: bool | None) -> FinishedJob:
+        return job(
+            *(row(1.0, of=of, **kinds) for of in ("corpus", "reference", "pair")),
+            row(1.0, of="corpus"),
+            name=name,
+            reference=None if reference_weighted is None else (50, "cafe"),
+            weighted=weighted,
+            reference_weighted=reference_weighted,
+        )
+
+    compared = compare(made("nightly", *ours), made("release", *theirs))
+    found = {
+        each.score.of
+        for each in compared.scores
+        if any(".weights of the " in one.what for one in each.mismatches)
+    }
+    assert found == differing
 
 
 @pytest.mark.parametrize(

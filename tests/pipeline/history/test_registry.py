@@ -22,6 +22,7 @@ from latentscale_pipeline.history.entries import (
     JOB_COLUMNS,
     Entry,
     dump_entry,
+    last_evaluations,
     load_entry,
     make_entry,
 )
@@ -189,6 +190,19 @@ def test_the_last_evaluation_of_a_job_by_this_workflow_counts(registry: Registry
     again = finished_job(document, None, "jobs/nightly-00000001")
     assert len(registry.earlier("nightly", again)) == 0
     assert len(registry.earlier("nightly", again, today=True)) == 1
+
+
+def test_rows_that_came_back_are_the_last_of_the_series(registry: Registry) -> None:
+    for at, (number, passed) in enumerate(((1, True), (2, True), (3, True), (1, False)), 1):
+        known = {"workflow": "nightly", "evaluation": f"e{at}", "passed": passed}
+        time = f"2026-03-{at:02d}T00:00:00+00:00"
+        registry.add(replace(night(number, failures="too low", **known), registered=time))
+    entries = last_evaluations(registry.entries("nightly"), "nightly")
+    assert [entry.job[-1] for entry in entries] == ["2", "3", "1"]
+    opening = series_report(entries, "nightly").opening
+    assert opening is not None
+    assert opening.sentences[-1] == ("1 of 3 jobs failed its gates. The last one failed: too low.")
+    assert [mark.text[:10] for mark in opening.marks] == ["2026-03-02", "2026-03-03", "2026-03-04"]
 
 
 def test_of_jobs_that_finished_in_one_second_those_before_are_earlier(registry: Registry) -> None:

@@ -15,6 +15,7 @@ from latentscale_pipeline.report.control_chart import (
     false_alarm_rate,
 )
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, SampledScore, Score
+from latentscale_pipeline.results.part import Role
 
 
 def score(value: float, **fields: object) -> Score:
@@ -122,6 +123,30 @@ def test_only_what_compares_sets_limits() -> None:
     pair = own.model_copy(update={"of": "pair"})
     pairs = [JobOfSeries(10, name, [pair]) for name in ("a", "b", None)]
     assert len(comparable_scores(pair, JobOfSeries(10, "b", []), pairs)) == 1
+
+
+@pytest.mark.parametrize(
+    ("of", "uses", "usable"),
+    [
+        ("corpus", True, [True, True, False, False, True]),
+        ("reference", True, [True, False, True, False, True]),
+        ("pair", True, [True, False, False, False, True]),
+        ("corpus", False, [True] * 5),
+    ],
+)
+def test_rows_that_count_by_weights_set_limits_for_such(
+    of: str, uses: bool, usable: list[bool]
+) -> None:
+    own = score(1.0).model_copy(update={"measure": "vendi", "kernel": "cosine", "of": of})
+    settings = {"vendi": {"weights": uses}}
+
+    def night(corpus: bool | None, reference: bool | None) -> JobOfSeries:
+        weighted: dict[Role, bool | None] = {"corpus": corpus, "reference": reference}
+        return JobOfSeries(10, "a", [own], settings, weighted)
+
+    kinds = [(True, True), (True, False), (False, True), (False, False), (None, None)]
+    found = [len(comparable_scores(own, night(True, True), [night(*kind)])) for kind in kinds]
+    assert found == usable
 
 
 def test_what_never_changed_has_its_sampling_error() -> None:
