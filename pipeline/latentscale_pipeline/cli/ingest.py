@@ -146,7 +146,7 @@ def ingest(
             run=run,
             progress=progress,
         )
-    for line in describe_sources(opened):
+    for line in describe_sources(opened, written.manifest.arrays if grow else None):
         click.echo(f"ingest: {line}", err=True)
     show_corpus(written, as_json)
 

@@ -302,9 +302,14 @@ def _label_rows(config: JobConfig, corpus: Corpus | UningestedCorpus) -> dict[st
     if config.group_by is None:
         return {}
     if not isinstance(corpus, Corpus):
+        if corpus.checksum_of("labels") is None:
+            raise BadInput(
+                f"{corpus.url}: it has no labels, which group_by needs; give them with --labels or "
+                "--labels-column"
+            )
         raise BadInput(
-            f"{corpus.url}: group_by needs labels, which a source has only once it is "
-            "ingested; run latentscale ingest with --labels first"
+            f"{corpus.url}: the rows of each label are known once the source is ingested; run the "
+            "job, which does that, or ingest the source and plan the corpus"
         )
     return {label: len(rows) for label, rows in rows_by_label(corpus).items()}
 
@@ -402,7 +407,7 @@ def corpus_facts(corpus: Corpus | UningestedCorpus) -> CorpusFacts:
         zero_rows=corpus.zero_rows,
         weights=corpus.checksum_of("weights"),
         labels=corpus.checksum_of("labels"),
-        ids=corpus.checksum_of("ids") if isinstance(corpus, Corpus) else "",
+        ids=corpus.checksum_of("ids"),
         shard_prints=corpus.shard_prints if isinstance(corpus, Corpus) else (),
         left_out=corpus.left_out if isinstance(corpus, Corpus) else (),
     )

@@ -65,8 +65,8 @@ TEXT_BYTES = 200
 class CorpusFacts:
     """What a plan may depend on: the size of a corpus, never its location.
 
-    ``weights``, ``labels`` and ``ids`` are checksums, or None if the corpus has none; ``ids`` is
-    empty for a source that may have some once it is ingested.
+    ``weights``, ``labels`` and ``ids`` are checksums, or None if the corpus has none; a source that
+    wasn't ingested yet has a placeholder for one.
     ``shard_prints`` identify the shards by their rows; empty if the rows aren't known yet.
     ``left_out`` says why rows of a larger corpus were left out of this one.
     """

@@ -155,6 +155,22 @@ def test_rows_with_the_id_of_an_earlier_row_are_counted(
     assert appended["repeated_ids"] == {"count": 1503, "first": 7}
 
 
+def test_what_a_corpus_has_not_is_left_out_of_rows_that_are_added(
+    latentscale: Command, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "plain.npz", emb=vectors())
+    columns = {"id": np.arange(1500), "label": np.full(1500, "x"), "kind": np.full(1500, "y")}
+    np.savez(tmp_path / "a.npz", emb=vectors(), **columns)
+    assert latentscale("ingest", tmp_path / "plain.npz", tmp_path / "c").code == 0
+    ended = latentscale("ingest", tmp_path / "a.npz", tmp_path / "c", "--append")
+    assert ended.err.splitlines()[-3:] == [
+        "ingest: left out: id, because the corpus has no ids",
+        "ingest: left out: label, because the corpus has no labels",
+        "ingest: left out: kind",
+    ]
+    assert not open_corpus(str(tmp_path / "c")).manifest.arrays
+
+
 def test_files_left_out_are_named(latentscale: Command, source: Path, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("notes")
     ended = latentscale("ingest", tmp_path, tmp_path.parent / f"{tmp_path.name}.zarr")

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from latentscale_pipeline.config.job import JobConfig, read_config
@@ -396,6 +398,32 @@ def test_a_prospect_is_what_ingest_makes(job: Path, latentscale: Command) -> Non
         for field in ("n", "d", "dtype", "shards", "bytes"):
             assert found[role][field] == corpus[field]
         assert found[role]["fingerprint"] == open_corpus(corpus["target"]).fingerprint
+
+
+def test_columns_of_sources_are_planned_before_they_are_read(
+    tmp_path: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels and weights decide stages and memory; forecasts know them from the headers."""
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    for name, rows in (("a", 300), ("b", 200)):
+        table = {
+            "id": [f"{name}{row}" for row in range(rows)],
+            "label": generator.choice(["x", "y"], rows).tolist(),
+            "weight": generator.random(rows),
+            "vector": list(generator.normal(size=(rows, 4)).astype("f4")),
+        }
+        pq.write_table(pa.table(table), f"{name}.parquet")
+    asked = ("a.parquet", "--reference", "b.parquet", "--measures", "vendi,label_shares")
+    settings = ("-o", "measures.vendi.labels=true", "-o", "measures.vendi.kernels=[cosine]")
+    before = json.loads(latentscale("plan", *asked, *settings, "--json").out)
+    assert latentscale("run", *asked, *settings).code == 0
+    after = json.loads(latentscale("plan", *asked, *settings, "--json").out)
+    for field in ("tasks", "projected_memory_bytes"):
+        assert by_stage(before, field) == by_stage(after, field)
+    assert {"label-counts-corpus", "label-counts-reference"} <= {*by_stage(before, "tasks")}
+    refused = latentscale("plan", "a.parquet", "--output", "new", "-o", "group_by=labels")
+    assert "the rows of each label are known once the source is ingested" in refused.err
 
 
 def test_a_job_takes_what_was_planned(job: Path, latentscale: Command, tmp_path: Path) -> None:

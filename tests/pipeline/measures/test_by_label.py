@@ -182,7 +182,7 @@ def test_labels_are_measured_by_workers_once_and_are_part_of_the_identity(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"corpus": "plain.npy"}, "group_by needs labels, which a source has only once it is"),
+        ({"corpus": "plain.npy"}, "plain.npy: it has no labels, which group_by needs; give them"),
         ({"corpus": "bare.zarr"}, "bare.zarr: it has no labels; ingest it again with --labels"),
         (
             {"reference": "plain.npy"},

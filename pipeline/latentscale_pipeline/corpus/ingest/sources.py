@@ -269,20 +269,27 @@ class FieldChoice:
         return {**self.columns, **dict.fromkeys(self.files, "")}
 
 
-def describe_sources(sources: Sources) -> Iterator[str]:
-    """Yield what is taken beside the vectors, what is left out, and what is rounded."""
+def describe_sources(sources: Sources, beside: Collection[str] | None = None) -> Iterator[str]:
+    """Yield what is taken beside the vectors, what is left out, and what is rounded.
+
+    ``beside`` names what the corpus has beside its vectors, if it was there before.
+    """
+    kept = {*sources.items[0].columns, "labels", "weights"} if beside is None else beside
     for names, why in ((sources.skipped, "unknown format"), (sources.empty, "no rows")):
         for name in names[:NAMED]:
             yield f"{name}: left out, {why}"
         if more := len(names[NAMED:]):
             yield f"{more:,} more files: left out, {why}"
     for name, column in sources.items[0].columns.items():
-        yield f"{name} from column {column.name}"
+        if name in kept:
+            yield f"{name} from column {column.name}"
+        else:
+            yield f"left out: {column.name}, because the corpus has no {name}"
     if sources.left_out:
         yield f"left out: {', '.join(sources.left_out)}"
-    if candidates := sources.unused_labels:
+    if (candidates := sources.unused_labels) and "labels" in kept:
         yield f"no labels; --labels-column takes a column as labels: {', '.join(candidates)}"
-    if candidate := sources.unused_weights:
+    if (candidate := sources.unused_weights) and "weights" in kept:
         yield f"no weights; ingest --weights-column takes a column as weights: {candidate}"
     wide = {str(source.dtype) for source in sources.items if not _is_kept(source.dtype)}
     if wide:
