@@ -188,7 +188,7 @@ def print_status(status: JobStatus, console: Console) -> None:
     print_lines(console, _heading(status))
     if status.stages:
         print_rows([_row(stage) for stage in status.stages], console)
-    if status.state in RESUMABLE:
+    if status.state in RESUMABLE and status.copy_of is None:
         print_lines(
             console, [f"latentscale resume {shlex.quote(status.folder)} continues this job"]
         )

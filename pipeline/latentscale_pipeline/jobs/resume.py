@@ -7,6 +7,7 @@ from, may have been removed. Credentials aren't stored; they come from the envir
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 
 from latentscale_pipeline.config.job import JobConfig, read_frozen_config
@@ -49,7 +50,7 @@ def plan_again(
     store = ObjectStore(folder)
     output, _, name = folder.rstrip("/").rpartition("/")
     if store.is_local:
-        output, _, name = store.url.rpartition("/")
+        output, _, name = os.path.realpath(store.url).rpartition("/")  # a link to a job is the job
     config = _read_config(store, output, overrides)
     stored = read_plan(store)
     try:

@@ -19,6 +19,7 @@ that the last run didn't compute.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -131,7 +132,9 @@ class JobStatus:
     Attributes
     ----------
     job, folder : str
-        Its id, and the URL of its folder.
+        Its id, which is the name of its folder, and the folder's URL.
+    copy_of : str or None
+        The id that it was planned under, if its folder was copied or renamed since.
     state, reason : str
         One word, and the evidence for it.
     stages_done, stages_total : int
@@ -150,6 +153,7 @@ class JobStatus:
 
     job: str
     folder: str
+    copy_of: str | None
     state: State
     reason: str
     stages_done: int
@@ -261,21 +265,30 @@ def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStat
     costs : MarkerCosts, optional
         Costs of the same folder; without it, only the parts that the last run computed have costs.
     """
-    lock = read_lock(store)
+    plan, lock = read_plan(store), read_lock(store)
+    # A link to a job is the job.
+    name = Path(os.path.realpath(store.url) if store.is_local else store.url).name
+    planned = str(plan.get("job") or name)
+    copy_of = None if planned == name else planned
     liveness = None
-    if lock.holder is not None and not lock.released:
+    # The lock in a copy is that of the job it was made of.
+    if lock.holder is not None and not lock.released and copy_of is None:
         liveness = check_liveness(store, lock.holder)
         if not liveness.alive and read_lock(store) != lock:
             return read_status(store, costs)  # the run ended between two reads
     keys = store.sizes()
     record = _last_record(store, lock)
-    state, reason = _state(store, keys, lock, liveness, record)
+    if copy_of is None:
+        state, reason = _state(store, keys, lock, liveness, record)
+    else:
+        state = "finished" if "results.json" in keys else "interrupted"
+        reason = f"the folder of {copy_of}, copied or renamed"
     running = state == "running"
-    plan = read_plan(store)
     stages = _stages(plan, keys, record, running, costs)
     return JobStatus(
-        job=str(plan.get("job") or store.url.rpartition("/")[2]),
+        job=name,
         folder=store.url,
+        copy_of=copy_of,
         state=state,
         reason=reason,
         stages_done=sum(stage.state == "done" for stage in stages),

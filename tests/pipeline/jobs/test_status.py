@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -258,6 +259,32 @@ def test_results_say_finished_and_nothing_says_planned(tmp_path: Path) -> None:
     assert look(never).reason == "stages are computed one by one"
     never.remove("stages/draw/0123456789abcdef/part-00000.json")
     assert look(never).stages[1].reason == "needs draw"
+
+
+def test_a_copy_isnt_the_job_that_it_was_made_of(
+    cli_job: Path, latentscale: Command, tmp_path: Path
+) -> None:
+    """Its lock and its submission are those of the original, which may be running."""
+    assert latentscale("run", cli_job).code == 0
+    [folder] = (tmp_path / "jobs").glob("*/plan.json")
+    job, copied = folder.parent, tmp_path / "jobs" / "copied"
+    shutil.copytree(job, copied)
+    with hold_lock(ObjectStore(str(job))):
+        shutil.copytree(job / "lock", copied / "lock", dirs_exist_ok=True)
+        assert read_status(ObjectStore(str(job))).state == "running"
+        found = read_status(ObjectStore(str(copied)))
+        assert (found.job, found.copy_of, found.state) == ("copied", job.name, "finished")
+        (copied / "results.json").unlink()
+        refused = latentscale("cancel", copied)
+        assert refused.err.endswith(
+            f"/copied: nothing to cancel, the job isn't running: interrupted (the folder of "
+            f"{job.name}, copied or renamed)\n"
+        )
+        assert "resume" not in latentscale("status", copied).out
+        listed = json.loads(latentscale("list", tmp_path / "jobs", "--json").out)
+    assert {each["job"]: each["copy_of"] for each in listed} == {"copied": job.name, job.name: None}
+    (tmp_path / "link").symlink_to(job)
+    assert latentscale("resume", tmp_path / "link").code == 0
 
 
 def test_damaged_and_hostile_objects_are_survived(failed_job: ObjectStore) -> None:
