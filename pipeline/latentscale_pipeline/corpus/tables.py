@@ -261,9 +261,14 @@ def _as_whole_numbers(texts: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _numbers(texts: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], BoolArray]:
-    """Return the cells of a text file as numbers if all are, and which of them are missing."""
+    """Return the cells of a text file as numbers if all are, and which of them are missing.
+
+    Digits behind a zero are a code, such as 01234.
+    """
     empty = np.asarray(texts == "", bool)
+    codes = np.strings.startswith(texts, "0") & (np.strings.str_len(texts) > 1)
     plain = empty.all() or (np.strings.find(texts, "_") >= 0).any()  # 1_000 is Python's
+    plain |= (codes & np.strings.isdigit(texts)).any()
     kinds = ((np.int64, "0"), (np.uint64, "0"), (np.float64, "nan"))
     for dtype, nothing in () if plain else kinds:
         with contextlib.suppress(ValueError, OverflowError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import struct
 import subprocess
@@ -22,6 +23,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.formats import FORMATS
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.ingest.sources import open_sources
@@ -374,6 +376,32 @@ def test_notes_beside_a_table_are_no_part_of_it(tmp_path: Path) -> None:
     assert open_sources([str(folder)]).rows == 20
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_numbers_beside_a_column_of_lists_are_other_values(
+    latentscale: Command, tmp_path: Path, kind: str
+) -> None:
+    columns = {"vector": rows(20, 6).tolist(), "score": [0.5] * 20, "price": [1.25] * 20}
+    file = tmp_path / f"v.{kind}"
+    if kind == "parquet":
+        pa.parquet.write_table(pa.table(columns), file)
+    elif kind == "csv":
+        lines = [f'"{vector}",0.5,1.25\n' for vector in columns["vector"]]
+        file.write_text("vector,score,price\n" + "".join(lines))
+    else:
+        made = [
+            dict(zip(columns, values, strict=True))
+            for values in zip(*columns.values(), strict=True)
+        ]
+        file.write_text("".join(json.dumps(row) + "\n" for row in made))
+    ended = latentscale("ingest", file, tmp_path / "c")
+    assert ended.code == 0, ended.err
+    assert "ingest: left out: score, price\n" in ended.err
+    np.testing.assert_array_equal(
+        np.concatenate(list(open_corpus(str(tmp_path / "c")).read_blocks("vectors", 0, 20))),
+        rows(20, 6),
+    )
+
+
 def test_several_candidates_are_listed_and_one_is_named(
     latentscale: Command, tmp_path: Path
 ) -> None:
@@ -394,6 +422,7 @@ def test_several_candidates_are_listed_and_one_is_named(
         assert "there are several two-dimensional float arrays (it holds " in ended.err
         assert "text float32 (20, 3)" in ended.err
         assert "image float32 (20, 6)" in ended.err
+        assert ended.err.count("float32") == 2
         [source] = open_sources([str(tmp_path / name)], vectors="image").items
         np.testing.assert_array_equal(np.concatenate(list(source.blocks())), image)
     with pytest.raises(BadInput, match=r"there is no 'video' in it \(it holds .*name one of those"):

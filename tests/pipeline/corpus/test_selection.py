@@ -243,6 +243,22 @@ def test_whole_numbers_of_a_table_stay_whole(tmp_path: Path, corpus: Corpus, kin
     assert chosen(f"key < {2**53 + 2}") == [0, 1]
 
 
+def test_digits_behind_a_zero_are_text(tmp_path: Path, corpus: Corpus) -> None:
+    codes = [f"{i:05d}" for i in range(N)]
+    file = tmp_path / "codes.csv"
+    file.write_text("zip,share\n" + "".join(f"{code},0.{code}\n" for code in codes))
+
+    def chosen(condition: str) -> list[int]:
+        return choose_rows(
+            corpus, Selection(where=condition, table=Table(corpus, str(file)))
+        ).tolist()
+
+    assert chosen("zip == '00017'") == [17]
+    assert chosen("share < 0.00003") == [0, 1, 2]
+    with pytest.raises(BadInput, match="text and numbers can't be compared"):
+        chosen("zip == 17")
+
+
 def test_a_csv_table_in_several_files(tmp_path: Path, corpus: Corpus) -> None:
     (tmp_path / "parts").mkdir()
     for name, first in (("a", 0), ("b", 1300)):

@@ -94,6 +94,11 @@ class Field:
         return f"{self.name} {self.kind} {self.shape}".strip()
 
     @property
+    def loose(self) -> bool:
+        """Whether it joins columns whose names have nothing in common; each is a field, too."""
+        return self.name == "*" and not all(column.isdigit() for column in self.columns)
+
+    @property
     def kind(self) -> str:
         """The type of its values, for messages."""
         if self.dated:
@@ -357,6 +362,9 @@ def _without(field: Field, used: Collection[str]) -> Field:
 
 def _only_candidate(container: Container, fields: list[Field]) -> Field:
     candidates = [f for f in fields if len(f.shape) == 2 and f.dtype.kind == "f" and f.shape[1]]
+    if len(candidates) > 1:
+        # Beside an array, numbers in columns whose names have nothing in common are other values.
+        candidates = [field for field in candidates if not field.loose]
     if len(candidates) == 1:
         _refuse_unlike(container, candidates[0])
         return candidates[0]
@@ -365,7 +373,7 @@ def _only_candidate(container: Container, fields: list[Field]) -> Field:
     if candidates:
         raise BadInput(
             f"{container.path}: there are several two-dimensional float arrays (it holds "
-            f"{_listed(fields)}); name one with --vectors"
+            f"{_listed(candidates)}); name one with --vectors"
         )
     raise BadInput(
         f"{container.path}: there is no two-dimensional float array (it holds {_listed(fields)}); "

@@ -193,7 +193,8 @@ class Sources:
             used = [source.field, *source.columns.values()]
             names = {name for one in used for name in (one.name, *one.columns)}
             for left in source.container.fields:
-                if left.name not in found and not {left.name, *left.columns} & names:
+                taken = {left.name, *left.columns} & names
+                if not (taken or left.loose or left.name in found):
                     found[left.name] = self._described(left)
         return tuple(found.values())
 

@@ -1,5 +1,7 @@
 """What a plan and a report say beforehand of heat traces that take long or mean little."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -7,6 +9,7 @@ from scipy.sparse import csr_array
 from latentscale.graphs.knn import symmetrise
 from latentscale.graphs.laplacian import find_null_space, normalised_laplacian
 from latentscale.heat.trace import sufficient_steps
+from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role
 from latentscale_pipeline.measures.heat.config import Heat
 from latentscale_pipeline.measures.heat.plan import _expected_steps, plan_heat
@@ -44,6 +47,22 @@ def test_imd_of_a_few_rows_is_planned_without_draws() -> None:
 
     assert work(400, 500) == 0.0
     assert 0.0 < work(400, 600) == work(2000, 1500) < 1e8
+
+
+@pytest.mark.parametrize(("rows", "descends"), [(3000, False), (500_000, True)])
+def test_groups_that_are_compared_exactly_take_no_descent(rows: int, descends: bool) -> None:
+    corpus = CorpusFacts(n=rows, d=48, dtype="float32", shards=1, shard_rows=rows)
+    facts = JobFacts({"corpus": corpus}, seed=0, pairs=2e11, scale_role="corpus")
+
+    def search(neighbours: str) -> Stage:
+        section = Heat.model_validate({"neighbours": neighbours})
+        return next(s for s in plan_heat(section, facts) if s.name == "search-corpus")
+
+    plain, asked = search("cells"), search("nndescent")
+    assert (asked.lasting_bytes > 0) is descends
+    assert asked.cost_estimate.method.endswith("searched by nndescent") is descends
+    same = replace(asked.cost_estimate, why=plain.cost_estimate.why) == plain.cost_estimate
+    assert same is not descends
 
 
 def test_ties_and_impossible_null_models_are_noted() -> None:

@@ -126,10 +126,12 @@ def certify_lists(inputs: Inputs) -> Output:
     missed = recall.lower < p["recall"] or short > 0
     if missed and p["before"]:
         raise TargetMissed(_how_it_missed(attempts, short, p["k"], p["recall"]))
+    layout = Layout(p["n"], p["d"])
+    descended = p["method"] == "nndescent" and not layout.exact_groups
     values = {
         "method": "cells, overlap "
         + ", then ".join(str(each["overlap"]) for each in attempts)
-        + (", searched by nndescent" if p["method"] == "nndescent" else ""),
+        + (", searched by nndescent" if descended else ""),
         "recall": asdict(recall),
         "tied": inputs.results[f"checks-{p['role']}"].values["tied"],
         "attempts": attempts,
@@ -141,7 +143,7 @@ def certify_lists(inputs: Inputs) -> Output:
         count = len(cells.array("centres"))
         more = min(AGAIN * overlap, count)
         owners = grouping_rows(cells)[:, :more]
-        limit = fitting_rows(Layout(p["n"], p["d"]).group_rows, len(owners), p["n"])
+        limit = fitting_rows(layout.group_rows, len(owners), p["n"])
         group_of = group_cells(owners, count, p["n"], limit)
         again = {
             "overlap": more,

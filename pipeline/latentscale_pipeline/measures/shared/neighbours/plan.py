@@ -219,7 +219,7 @@ def _search_stages(
         seed=facts.seed,
         memory_bytes=_search_memory(shape),
         cost_estimate=replace(_search_cost(shape), why=why),
-        lasting_bytes=DESCENT_BYTES if settings.method == "nndescent" else 0,
+        lasting_bytes=DESCENT_BYTES if _descends(shape) else 0,
     )
     block, listed = min(corpus.n, layout.block), corpus.n * settings.k
     entries = block * settings.k
@@ -377,6 +377,10 @@ def _search_memory(shape: Shape) -> int:
     return points + 32 * rows + homes + max(reading, searching, 6 * lists) + FEW_TILES_BYTES
 
 
+def _descends(shape: Shape) -> bool:
+    return shape.settings.method == "nndescent" and not shape.layout.exact_groups
+
+
 def _search_cost(shape: Shape) -> CostEstimate:
     settings, corpus, layout, overlaps = shape
     n, d, k, overlap = float(corpus.n), corpus.d, settings.k, overlaps[0]
@@ -391,7 +395,7 @@ def _search_cost(shape: Shape) -> CostEstimate:
         elementwise_operations=2 * CONVERSION_OPERATIONS * n * d,
         method=named,
     )
-    if settings.method == "nndescent":
+    if _descends(shape):
         descent = DESCENT_ROW_OPERATIONS + DESCENT_COORDINATE_OPERATIONS * d
         return replace(
             common,

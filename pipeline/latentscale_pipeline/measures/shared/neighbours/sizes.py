@@ -209,6 +209,11 @@ class Layout:
         return min(max(GROUP_BYTES // (8 * (self.d + 1)), 2 * self.cap), MAX_GROUP_ROWS)
 
     @property
+    def exact_groups(self) -> bool:
+        """Whether rows that are searched together are so few that all pairs are compared."""
+        return min(self.n, self.group_rows) <= self.cap
+
+    @property
     def copies(self) -> float:
         """Groups that a row is expected to join, on average."""
         if self.n <= self.group_rows:
@@ -243,7 +248,7 @@ class Layout:
     def compared_rows(self, overlap: int) -> float:
         """Rows that a row is compared with in its leaves, and leaders of leaves."""
         rows = min(self.n, self.group_rows)
-        if rows <= self.cap:
+        if self.exact_groups:
             return rows / 2
         # Leaves differ in size, so a row's leaf is larger than the average; pairs serve two rows.
         return overlap * (0.65 * LEAF_ROWS + rows / LEAF_ROWS)
