@@ -313,7 +313,7 @@ EYE = np.eye(4)
             "heat_trace",
             [np.arange(20.0).reshape(10, 2) ** 2],
             {"times": (1.0, 1e4, 5), "normalization": "er"},
-            "the er normalization has no number at time 10000; set times below it$",
+            "the er normalization has no number at time 10000; set the last of times below it$",
         ),
         (
             "vendi_score",
@@ -372,6 +372,9 @@ EYE = np.eye(4)
             {"times": (0.1, 10.0)},
             "^times must be the first and last time, and their number$",
         ),
+        ("heat_trace", [np.eye(40)], {"times": (1, 2, 1)}, "^the number of times must be at le"),
+        ("heat_trace", [np.eye(40)], {"times": (0, 1, 5)}, "^the first of times must be great"),
+        ("vendi_score", [EYE], {"orders": float("nan")}, "^orders must be a number, not NaN$"),
         ("vendi_score", [[[1, 2], [3]]], {}, "^rows: rows 0 and 1 have 2 and 1 numbers; give a"),
         ("vendi_score", [scipy.sparse.csr_array(EYE)], {}, r"; give a dense array, by rows.toar"),
         ("vendi_score", [EYE], {"orders": [[1, 2]]}, r"^orders must be numbers, not \[\[1, 2\]\]$"),

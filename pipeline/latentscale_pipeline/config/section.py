@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
@@ -250,6 +252,8 @@ def _describe(first: ErrorDetails, model: type[BaseModel], parts: list[str], pat
         tag = str(first["ctx"]["tag"])
         allowed = str(first["ctx"]["expected_tags"]).replace("'", "").split(", ")
         return f"{path}.kind is {tag!r}{nearest(tag, allowed)}"
+    if first["type"] == "string_too_short":
+        return f"{path} is empty; give a value"
     if first["type"] == "too_short":
         least = first["ctx"]["min_length"]
         return f"{path} needs at least {least} {'entry' if least == 1 else 'entries'}"
@@ -266,6 +270,8 @@ def _describe(first: ErrorDetails, model: type[BaseModel], parts: list[str], pat
 def _wanted(found: ErrorDetails, message: str) -> str:
     """Return what a value must be, and what it is if that can't be a secret."""
     given, limits = found["input"], found.get("ctx", {})
+    if isinstance(given, float) and math.isnan(given):
+        return "a number, not NaN"
     if found["type"] == "greater_than_equal":
         least = limits["ge"]
         return "greater than 0" if 0 < least < TINY else f"at least {least:.10g}"
@@ -277,7 +283,8 @@ def _wanted(found: ErrorDetails, message: str) -> str:
     if found["type"] in LISTS and _is_plain(given):
         return f"{wanted}, such as [{given}]"
     if found["type"] in READ and _is_plain(given):
-        return f"{wanted}, not {'null' if given is None else repr(given)}"
+        said = "null" if given is None else given if isinstance(given, date) else repr(given)
+        return f"{wanted}, not {said}"
     return wanted
 
 

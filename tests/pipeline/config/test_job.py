@@ -177,6 +177,14 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
             "measures.vendi.kernels.0.bandwidth must be greater than 0",
         ),
         (
+            "name: a\ncorpus: c\nmeasures: {heat: {k: 2020-01-01}}\n",
+            "measures.heat.k must be a whole number, not 2020-01-01",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {vendi: {orders: [.nan]}}\n",
+            "must be a number, not NaN",
+        ),
+        (
             "name: a\ncorpus: c\nmeasures: {heat: {probes: 1}}\n",
             "measures.heat.probes must be at least 2",
         ),
@@ -184,7 +192,7 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
             "name: a\ncorpus: c\nmeasures: {heat: false}\n",
             "measures.heat must be a mapping of keys, such as {k: …}",
         ),
-        ("name: a\ncorpus: c\noutput: ''\n", "output: String should have at least 1 character"),
+        ("name: a\ncorpus: c\noutput: ''\n", "output is empty; give a value"),
         ("- a\n", "a job must be a mapping with keys"),
         ("name: [\n", "not valid YAML: line 2"),
         ("a: 1\nb: &b [*b]", "not valid YAML: line 2: an alias stands inside of what it names"),

@@ -659,7 +659,7 @@ def test_a_missing_bucket_and_a_file_in_the_way(
     for output, message in (
         ("s3://no-such-bucket/jobs", "no such bucket or container"),
         (str(tmp_path / "file"), "a file is where a folder is needed"),
-        ("''", "output: String should have at least 1 character"),
+        ("''", "output is empty; give a value"),
     ):
         ended = latentscale("run", job(output=output))
         assert ended.code == 2, ended.err

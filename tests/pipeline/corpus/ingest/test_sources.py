@@ -265,7 +265,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda p: npz_to(p, a=PLAIN, b=PLAIN, y=np.arange(3)),
         (
             r"several two-dimensional float arrays \(it holds a float32 \(20, 4\), b float32 "
-            r"\(20, 4\), y int64 \(3,\)\); name one with --vectors"
+            r"\(20, 4\)\); name one with --vectors"
         ),
     ),
     "npz of none": (
