@@ -144,7 +144,7 @@ def test_interval_covers_over_seeds(name, probes):
                 ),
                 truth,
             )
-            for seed in range(100)
+            for seed in range(60)
         ]
     )
     # At every time by itself.
@@ -403,7 +403,7 @@ def test_interval_covers_when_one_eigenvalue_is_all_that_is_left(probes):
             ),
             truth,
         )
-        for seed in range(200)
+        for seed in range(120)
     ]
     assert np.mean(covered, axis=0).min() >= 0.9
 
@@ -577,7 +577,7 @@ def test_errors_of_a_trace_widen_imd():
 def test_a_set_against_itself_is_at_distance_zero(probes):
     laplacian = normalised_laplacian(neighbour_graph(300, 4, 7))
     contains = 0
-    for seed in range(100):
+    for seed in range(60):
         first, second, bootstrap = np.random.default_rng(seed).spawn(3)
         result = imd_of_traces(
             estimate_heat_trace(laplacian, TIMES, generator=first, probes=probes),
@@ -585,7 +585,7 @@ def test_a_set_against_itself_is_at_distance_zero(probes):
             generator=bootstrap,
         )
         contains += result.estimate.lower == 0
-    assert contains >= 0.9 * 100
+    assert contains >= 0.9 * 60
 
 
 @pytest.mark.parametrize("probes", [4, pytest.param(20, marks=pytest.mark.full)])

@@ -101,7 +101,7 @@ def test_sampling_errors_cover_the_mean_over_samples(shift: float) -> None:
             0.3,
             np.random.default_rng(seed),
         )
-        for seed in range(100)
+        for seed in range(60)
     ]
     values = np.array([each.estimate.value for each in found])
     errors = np.array([each.sampling_error for each in found])

@@ -111,7 +111,7 @@ def test_it_is_what_dense_algebra_makes_of_its_definition(
 
 
 def test_vecchia_neighbours_are_the_nearest_earlier_rows_in_one_order() -> None:
-    n = 800
+    n = 500
     points = sample(n, "euclidean")
     landmarks = Landmarks.draw(n, reader(points, 300), np.random.default_rng(4))
     _, vecchia = prepare_preconditioners(

@@ -111,8 +111,8 @@ def each_of_many(test):
 
 @each_of_many
 def test_false_alarms_among_many_shares(labels, frequency, rows):
-    # Two standard errors of 150 tries above 5 %.
-    assert alarms_among_many(labels, frequency, rows, 150) <= 0.087
+    # Two standard errors of 100 tries above 5 %.
+    assert alarms_among_many(labels, frequency, rows, 100) <= 0.094
 
 
 @pytest.mark.full

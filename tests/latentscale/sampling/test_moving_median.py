@@ -59,7 +59,7 @@ def test_between_two_equal_groups_it_jumps(n: int) -> None:
 
 
 def test_between_groups_of_other_sizes_or_that_overlap_it_moves() -> None:
-    for seed in range(20):
+    for seed in range(8):
         unequal = two_groups(seed, 1000, 15.0)
         unequal[:500] = np.random.default_rng(seed).normal(size=(500, 8))
         assert density(unequal) > 0.0

@@ -64,8 +64,10 @@ def distances_by_force(corpora: dict[str, Array], role: str, source: str) -> Arr
 
 
 @pytest.mark.usefixtures("small_cells")
-@pytest.mark.parametrize("sizes", [(2000, 2000), (2400, 900), (900, 2400)])
-@pytest.mark.parametrize("sections", [1 << 20, 4])
+@pytest.mark.parametrize(
+    ("sizes", "sections"),
+    [((2000, 2000), 4), ((2400, 900), 1 << 20), ((900, 2400), 4)],
+)
 def test_what_is_near_is_found_and_what_is_far_is_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int], sections: int
 ) -> None:

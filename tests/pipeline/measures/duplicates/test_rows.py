@@ -181,7 +181,7 @@ def test_samples_of_one_source_are_not_told_apart(tmp_path: Path) -> None:
     """Of sizes that differ, with near-duplicates that the source itself has."""
     generator = np.random.default_rng(11)
     alarms = 0
-    for seed in range(24):
+    for seed in range(15):
         source = generator.normal(size=(3000, 5))
         source[:400] = source[400:800] + 1e-3 * generator.normal(size=(400, 5))
         drawn = generator.permutation(3000)
@@ -195,7 +195,7 @@ def test_samples_of_one_source_are_not_told_apart(tmp_path: Path) -> None:
         assert [one["rows"] for one in expected[:2]] == [min(sizes)] * 2
         assert len(expected) == 6
         alarms += found["verdict"]["value"] == "differs"
-    assert alarms <= 4
+    assert alarms <= 3
 
 
 def test_few_rows_beside_many_are_not_told_apart(tmp_path: Path) -> None:

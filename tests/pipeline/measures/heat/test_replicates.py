@@ -168,7 +168,7 @@ def test_the_sampling_error_is_that_of_fresh_rows() -> None:
 def test_samples_of_one_source_are_rarely_called_different() -> None:
     times, weight = IMD_TIMES, np.exp(-2 * (IMD_TIMES + 1 / IMD_TIMES))
     called = {0.1: 0, 0.0: 0}
-    for seed in range(40):
+    for seed in range(20):
         generator = np.random.default_rng(seed)
         first = ring(400, generator)
         for noise in called:
@@ -181,8 +181,8 @@ def test_samples_of_one_source_are_rarely_called_different() -> None:
             traces = [dense_trace(rows, times) for rows in both]
             distance = (weight * np.abs(traces[0] - traces[1])).max()
             called[noise] += bool(distance > 1.96 * imd_sampling_error(errors))
-    assert called[0.1] <= 4
-    assert called[0.0] >= 36, "a curve isn't a tube"
+    assert called[0.1] <= 2
+    assert called[0.0] >= 18, "a curve isn't a tube"
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,8 @@ def test_scores_equal_brute_force_however_rows_are_stored(tmp_path: Path, shard_
 
 
 def test_random_rows_have_an_interval(tmp_path: Path) -> None:
-    rows, held = kinds(5, 3000), 0
-    for seed in range(4):
+    rows, held = kinds(5, 2000), 0
+    for seed in range(3):
         results = run(
             tmp_path / str(seed),
             "rows: 200",
@@ -72,8 +72,8 @@ def test_random_rows_have_an_interval(tmp_path: Path) -> None:
         for row, scale in zip(part["euclidean"], (1, 3, 10), strict=True):
             assert row["bounds"] == "interval95"
             held += row["lower"] <= oracle(rows, scale / part["bandwidth"]) <= row["upper"]
-    assert held >= 10
-    budget = run(tmp_path / "budget", job="budget: {pairs: 900000}\n", corpus=rows)
+    assert held >= 8
+    budget = run(tmp_path / "budget", job="budget: {pairs: 600000}\n", corpus=rows)
     assert budget["measures"]["spread"]["corpus"]["rows"] == 300
 
 

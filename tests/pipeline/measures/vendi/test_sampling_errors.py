@@ -68,14 +68,14 @@ def test_errors_under_other_kernels_are_the_spread_of_fresh_samples(
     tmp_path: Path, method: str, bandwidth: str
 ) -> None:
     kernel = f"{{name: rbf, bandwidth: {bandwidth}}}"
-    found = errors(tmp_path, sample(700, 0), kernel, f", method: {method}")
+    found = errors(tmp_path, sample(500, 0), kernel, f", method: {method}")
     scores = []
     for seed in range(40):
-        square = scipy.spatial.distance.pdist(sample(700, 1000 + seed).astype(float), "sqeuclidean")
+        square = scipy.spatial.distance.pdist(sample(500, 1000 + seed).astype(float), "sqeuclidean")
         # A job draws 100 000 of these pairs.
         drawn = np.random.default_rng(seed).choice(square, 100_000, replace=False)
         own = 16.0 if bandwidth == "4.0" else np.median(drawn)
-        matrix = np.exp(-scipy.spatial.distance.squareform(square) / (2.0 * own)) / 700
+        matrix = np.exp(-scipy.spatial.distance.squareform(square) / (2.0 * own)) / 500
         scores.append([oracles.hill_number(np.linalg.eigvalsh(matrix), q) for q in (1, 2)])
     # A spread of 40 scores is uncertain by a ninth.
     for order, spread_of_scores in zip("12", np.std(scores, axis=0), strict=True):
