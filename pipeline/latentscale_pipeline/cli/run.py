@@ -33,10 +33,11 @@ from latentscale_pipeline.cli.source_arguments import (
 from latentscale_pipeline.config.cluster import IN_THE_DRIVER
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.errors import BadInput, GateFailed, how_to_install
-from latentscale_pipeline.jobs.plan import Plan, make_plan
+from latentscale_pipeline.jobs.plan import Plan, make_plan, measures_of
 from latentscale_pipeline.jobs.run import Finished, is_finished, run_job
 from latentscale_pipeline.jobs.sources import SOURCE_NAMES, JobSources, ingest_sources
 from latentscale_pipeline.measures.fresh_samples import sample_sizes
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import reported, silent
 from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.report.terminal_summary import format_evidence, print_summary
@@ -115,8 +116,12 @@ def run(
 
 def _refuse_incomparable(plan: Plan) -> None:
     """Refuse a job that will have no verdict, before it runs."""
-    compares = "reference" in plan.facts.corpora
-    reason = sample_sizes(plan.facts) if compares else "there is no reference"
+    reason: object = sample_sizes(plan.facts)
+    measures = measures_of(plan.config).items()
+    if any(MEASURES[name].expects(section, plan.facts) for name, section in measures):
+        reason = None  # whatever samples say
+    if "reference" not in plan.facts.corpora:
+        reason = "there is no reference"
     if plan.facts.pair is not None:
         reason = "its rows are paired, and p-values are for corpora that share no items"
     if isinstance(reason, str):

@@ -546,6 +546,10 @@ class Measure(ABC):
         """
         return section
 
+    def expects(self, section: Any, facts: JobFacts) -> bool:
+        """Return whether it may itself say where scores are expected, without samples."""
+        return False
+
     def section_of_label(self, section: Any) -> Any:
         """Return the settings for the rows of a label, of which scores alone are collected.
 

@@ -72,7 +72,8 @@ def geometric_mean_deviation(moments: Moments) -> Estimate:
 def _squared_mean_direction(moments: Moments) -> tuple[float, float]:
     """Return the squared length of the mean unit row, and a bound of its error."""
     if moments.zero_rows:
-        raise ValueError(f"{moments.zero_rows} rows are zero: they have no direction")
+        zero = "1 row is" if moments.zero_rows == 1 else f"{moments.zero_rows} rows are"
+        raise ValueError(f"{zero} zero, without a direction")
     mean = moments.directions / moments.count
     value = float(mean @ mean)
     share = (longest_sum(moments.count) + 2.0 * moments.dimension) * UNIT_ROUNDOFF

@@ -222,6 +222,31 @@ def test_a_nightly_command_fails_on_a_difference(
     assert ("report  " in ended.out) == (code < 2), "a job without a verdict isn't run"
 
 
+@pytest.mark.parametrize(
+    ("measures", "rows", "keys", "code", "message"),
+    [
+        ("mmd", 50, [], 1, "differs from its reference: MMD², rbf "),
+        ("mmd", 300, ["sampling.method=none"], 1, "differs from its reference: MMD², rbf "),
+        ("modes", 300, ["sampling.method=none"], 1, "differs from its reference: "),
+        ("duplicates", 50, [], 1, "differs from its reference: Reference rows not covered: "),
+        ("duplicates", 300, ["sampling.method=none"], 2, "will have no verdict: sampling.method"),
+        ("hubness", 50, [], 2, "will have no verdict: samples of 50 rows need 100 rows of the "),
+    ],
+)
+def test_measures_with_ranges_of_their_own_need_no_samples_for_a_verdict(
+    tmp_path: Path, latentscale: Any, measures: str, rows: int, keys: list[str], code: int,
+    message: str,
+) -> None:  # fmt: skip
+    np.save(tmp_path / "corpus.npy", sample(rows, 7, kinds=2))
+    np.save(tmp_path / "reference.npy", sample(rows, 8))
+    where = (tmp_path / "corpus.npy", "--reference", tmp_path / "reference.npy")
+    given = [word for key in keys for word in ("-o", key)]
+    arguments = (*where, "--measures", measures, "--output", tmp_path / "jobs", *given)
+    ended = latentscale("run", *arguments, "--fail-on-difference", "--quiet")
+    assert message in ended.err
+    assert ended.code == code, ended.err
+
+
 SIZES: list[tuple[Role, int]] = [("corpus", 250), ("reference", 1000)]
 
 

@@ -30,6 +30,7 @@ from latentscale_pipeline.report.scores import freedom_of_error
 from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.results.part import Part
 from latentscale_pipeline.storage.artifacts import Output
+from tests.support.jobs import measure_rows
 from tests.support.results_documents import check_results
 
 
@@ -186,3 +187,19 @@ def test_the_fewest_rows_of_errors_are_those_of_their_stages() -> None:
         "spectrum": spectrum.MIN_ROWS,
         "vendi": vendi.MIN_ROWS,
     }
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_results_of_every_measure_follow_the_schema(tmp_path: Path, paired: bool) -> None:
+    of_pairs = {"alignment", "conditional"}
+    names = [name for name in MEASURES if (name in of_pairs) == paired]
+    corpora = {
+        role: np.random.default_rng(seed).normal(size=(120, 4))
+        for seed, role in enumerate(("corpus", "reference"))
+    }
+    measures, job = ", ".join(f"{name}: {{}}" for name in names), "pair: rows\n" * paired
+    for rows in (120, 8):
+        given = {role: drawn[:rows] for role, drawn in corpora.items()}
+        found = measure_rows(tmp_path / str(rows), measures, job=job, **given)
+        check_results(found)
+        assert {row["measure"] for row in found["scores"]} <= set(names)

@@ -44,10 +44,12 @@ def pair_count(section: Alignment, facts: JobFacts) -> int:
 
 def too_few_pairs(section: Alignment, facts: JobFacts) -> str:
     """Return why the corpora have no alignment; empty if they have one."""
-    need = max(section.k + 1, MIN_PAIRS)
-    if pair_count(section, facts) >= need:
-        return ""
-    return f"{section.k} neighbours of an item need {need} pairs of rows"
+    pairs = pair_count(section, facts)
+    if pairs < MIN_PAIRS:
+        return f"fewer than {MIN_PAIRS} pairs of rows"
+    if pairs <= section.k:
+        return f"{section.k} neighbours of an item need {section.k + 1} pairs of rows"
+    return ""
 
 
 def _lists_stage(section: Alignment, facts: JobFacts, pairs: int) -> Stage:

@@ -78,8 +78,8 @@ def _pair_stage(section: Baselines, facts: JobFacts, samples: Mapping[Role, str]
     for role, count in zip(facts.corpora, rows, strict=True):
         if count <= section.k:
             raise BadInput(
-                f"{role}: measures.baselines.k is {section.k} and {count} rows are compared; use "
-                "a smaller k or more rows"
+                f"{role}: measures.baselines.k is {section.k}, which needs more rows than {count}; "
+                "use a smaller k or more rows"
             )
     d = facts.corpora["corpus"].d
     pairs = float(sum(rows)) ** 2

@@ -44,6 +44,10 @@ class DuplicatesMeasure(Measure):
     def section_of_sample(self, section: Duplicates) -> None:
         """Return nothing: the distances in the reference say what is expected."""
 
+    def expects(self, section: Duplicates | None, facts: JobFacts) -> bool:
+        """Return whether rows are searched for, and not in a job that does without ranges."""
+        return section is not None and facts.samples > 0
+
     def counts_between(
         self,
         found: DuplicatesResults,

@@ -65,6 +65,10 @@ class LabelSharesMeasure(Measure):
     def section_of_sample(self, section: LabelShares) -> None:
         """Return nothing: the numbers of rows say what is expected."""
 
+    def expects(self, section: LabelShares | None, facts: JobFacts) -> bool:
+        """Return whether both corpora have labels."""
+        return len(_labelled(facts)) > 1
+
 
 def _labelled(facts: JobFacts) -> list[Role]:
     """Return the corpora with labels; those of paired rows are the same."""

@@ -38,6 +38,10 @@ class MmdMeasure(Measure):
     def section_of_sample(self, section: Mmd) -> None:
         """Return None: random divisions of the rows say what is expected."""
 
+    def expects(self, section: Mmd, facts: JobFacts) -> bool:
+        """Return True: random divisions of the rows say what is expected."""
+        return True
+
     def scales(self, found: MmdResults) -> Iterator[tuple[str, float]]:
         """Yield the bandwidth of the RBF kernel."""
         for entry in found.pair:

@@ -51,6 +51,10 @@ class ModesMeasure(Measure):
     def section_of_sample(self, section: ModesSection) -> None:
         """Return None: random divisions of the rows say what is expected."""
 
+    def expects(self, section: ModesSection, facts: JobFacts) -> bool:
+        """Return True: random divisions of the rows say what is expected."""
+        return True
+
     def scales(self, found: ModesResults) -> Iterator[tuple[str, float]]:
         """Yield the bandwidth of the RBF kernel."""
         if found.bandwidth is not None:

@@ -30,7 +30,7 @@ def collect_spread(section: Spread, facts: JobFacts, results: Results) -> Findin
     scores: list[Score] = []
     for role, corpus in facts.corpora.items():
         values = results(stage_name(role)).values
-        reason = values.get("reason")
+        reason = values.get("reason") or None
         found = dict(zip(section.scales, values.get("euclidean", []), strict=False))
         scores += [
             _score("spread", role, f"scale {scale:g}", found.get(scale), reason, corpus.n)

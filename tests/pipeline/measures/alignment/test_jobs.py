@@ -269,7 +269,9 @@ def test_what_cannot_be_paired_is_refused(tmp_path: Path, latentscale: Command) 
 def test_degenerate_models_say_why(tmp_path: Path) -> None:
     x, _ = models(7, 300)
     few = scores(run(tmp_path / "few", "rows", corpus=x[:8], reference=x[:8]))
-    assert few["CKA"]["reason"] == "10 neighbours of an item need 11 pairs of rows"
+    assert few["CKA"]["reason"] == "fewer than 10 pairs of rows"
+    ten = scores(run(tmp_path / "ten", "rows", corpus=x[:10], reference=x[:10]))
+    assert ten["CKA"]["reason"] == "10 neighbours of an item need 11 pairs of rows"
     equal = scores(run(tmp_path / "equal", "rows", corpus=x, reference=np.ones((300, 4))))
     assert equal["CKA, debiased"]["reason"].startswith("the vectors of one model are all eq")
     assert equal["neighbour overlap"]["value"] < 0.2

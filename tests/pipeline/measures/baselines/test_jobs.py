@@ -127,8 +127,8 @@ def test_one_corpus_alone_and_what_is_refused(tmp_path: Path) -> None:
     rows = np.array([[0.0, 0.0], [1.0, 2.0], [2.0, 1.0]])
     alone = {row["score"]: row for row in run(tmp_path / "alone", rows, None)["scores"]}
     assert alone["GMStds"]["value"] == pytest.approx((2 / 3) ** 0.5)
-    assert alone["IntDiv"]["reason"] == "1 rows are zero: they have no direction"
-    with pytest.raises(BadInput, match="k is 5 and 3 rows are compared"):
+    assert alone["IntDiv"]["reason"] == "1 row is zero, without a direction"
+    with pytest.raises(BadInput, match="k is 5, which needs more rows than 3"):
         run(tmp_path / "few", rows, rows + 1)
     with pytest.raises(BadInput, match="needs equal dimensions; the corpus has 2"):
         run(tmp_path / "unlike", rows, np.ones((3, 3)))
