@@ -23,7 +23,7 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NUMBA_NUM_THREA
 # A plugin may have loaded numpy before, and with it one thread for every core.
 threadpool_limits(1)
 # Thousands of collected tests would be searched for garbage every few seconds.
-gc.set_threshold(20_000, 20, 50)
+gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -91,8 +91,11 @@ def _check_stage(store: ObjectStore, stage: str) -> None:
 
 def _say_nothing(store: ObjectStore, stage: str | None, failed: bool) -> str:
     """Say why there is nothing to show."""
-    if not read_runs(store):
+    runs = read_runs(store)
+    if not runs:
         return "no run of this job has begun; latentscale status shows which stages are done"
+    if not any(events for _, events in runs):
+        return "the events of its runs are missing from the folder"
     return f"nothing {'failed' if failed else 'happened'}{f' in stage {stage}' if stage else ''}"
 
 

@@ -35,7 +35,8 @@ def verify(place: str, restore: bool, as_json: bool) -> None:
     Every missing, empty, truncated or changed file is named in one line. If there is one, the exit
     code is 2 for a corpus and 3 for a job. `run --verify` recomputes the damaged parts of a job and
     nothing else. A finished job lists its files in inventory.json, the report and the record of
-    every run included; of other jobs, the parts that the plan names are checked.
+    every run included; of other jobs, the parts that the plan names are checked. The corpora that a
+    job read aren't in its folder: verify them by their own names.
 
     The zarr.json files of a corpus follow from its manifest; --restore writes damaged ones anew.
 

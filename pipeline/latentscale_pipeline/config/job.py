@@ -247,7 +247,10 @@ def read_frozen_config(
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise BadInput(f"{where}: not valid JSON: {error}") from None
+        raise BadInput(
+            f"{where}: not valid JSON ({error}); restore it, or use latentscale run with the job's "
+            "configuration"
+        ) from None
     if isinstance(document, dict):
         drop_settings_of_other_kinds(document, overrides)
     return resolve_config(document, where, overrides=overrides, measures=measures)

@@ -238,6 +238,8 @@ def list_statuses(output: str, echo: Echo) -> list[JobStatus]:
         If there is no such folder.
     """
     store = ObjectStore(output)
+    if is_job(store):
+        raise BadInput(f"{store.url}: a job, not a folder of jobs; latentscale status shows it")
     names = [name for name in store.folders() if name != "corpora"]
     if not names and not store.exists(""):
         raise BadInput(f"{store.url}: nothing is there; name the output folder of jobs")

@@ -283,6 +283,14 @@ def test_a_copy_isnt_the_job_that_it_was_made_of(
         assert "resume" not in latentscale("status", copied).out
         listed = json.loads(latentscale("list", tmp_path / "jobs", "--json").out)
     assert {each["job"]: each["copy_of"] for each in listed} == {"copied": job.name, job.name: None}
+    ended = latentscale("list", copied)
+    assert ended.err.endswith("copied: a job, not a folder of jobs; latentscale status shows it\n")
+    shutil.rmtree(copied / "events")
+    ended = latentscale("logs", copied)
+    assert ended.err.endswith("copied: the events of its runs are missing from the folder\n")
+    (copied / "config.json").write_text('{"name": "c')
+    ended = latentscale("resume", copied)
+    assert "restore it, or use latentscale run with the job's configuration" in ended.err
     (tmp_path / "link").symlink_to(job)
     assert latentscale("resume", tmp_path / "link").code == 0
 

@@ -46,7 +46,7 @@ def make(folder: Path, metric: str, method: str = "cg", sampling: str = "none") 
     text = (
         f"name: rounds\ncorpus: {source}\noutput: {folder / 'jobs'}\n"
         f"cluster: {{kind: serial}}\nsampling: {{method: {sampling}}}\n"
-        f"measures: {{magnitude: {{metric: {metric}, scales: 5, method: {method}}}}}\n"
+        f"measures: {{magnitude: {{metric: {metric}, scales: 6, method: {method}}}}}\n"
     )
     return make_plan(read_config(text, "rounds.yaml", measures=measure_sections()))
 
