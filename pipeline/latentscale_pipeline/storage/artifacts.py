@@ -27,7 +27,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from latentscale_pipeline.errors import LatentscaleError
-from latentscale_pipeline.storage.canonical import digest
+from latentscale_pipeline.storage.canonical import digest, digest_of_parsed
 from latentscale_pipeline.storage.objects import Bytes, CutShort, ObjectStore, run_requests
 
 Array = NDArray[Any]
@@ -213,7 +213,7 @@ def create_marker(
         "objects": dict(objects),
         **asdict(cost),
     }
-    marker = json.dumps({**body, "digest": digest(body)}, indent=1, allow_nan=False).encode()
+    marker = json.dumps({**body, "digest": digest(body)}, allow_nan=False).encode()
     durable = not part.rpartition("/")[2].startswith("part-")
     if store.create(f"{part}.json", marker, durable=durable):
         return _published(store, part, body)
@@ -241,7 +241,7 @@ def parse_marker(store: ObjectStore, part: str, data: bytes) -> StoredArtifact |
     try:
         body = json.loads(data)
         recorded = body.pop("digest")
-        if digest(body) != recorded:
+        if digest_of_parsed(body) != recorded:
             return None
         artifact = _published(store, part, body)
         inside = all(
