@@ -419,8 +419,10 @@ def test_a_tensor_that_can_not_be_read_is_refused_in_a_line() -> None:
         latentscale.vendi_score(Tensor())
 
 
-@pytest.mark.parametrize("sizes", [(501, 501), (50, 6000)])
-def test_a_two_sample_test_of_random_rows_has_an_interval_of_all(sizes: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("sizes", "seeds"), [((501, 501), 5), ((50, 6000), 3)])
+def test_a_two_sample_test_of_random_rows_has_an_interval_of_all(
+    sizes: tuple[int, int], seeds: int
+) -> None:
     x, y = (np.random.default_rng([6, n]).normal(size=(n, 3)).astype("f4") for n in sizes)
     product = np.concatenate([x, y]).astype(float)
     product = product @ product.T
@@ -429,12 +431,12 @@ def test_a_two_sample_test_of_random_rows_has_an_interval_of_all(sizes: tuple[in
     truth = (first.sum() - np.trace(first)) / (m * (m - 1)) - 2.0 * both.mean()
     truth += (second.sum() - np.trace(second)) / (n * (n - 1))
     held = 0
-    for seed in range(5):
+    for seed in range(seeds):
         estimate = latentscale.mmd_test(x, y, kernel="linear", seed=seed).discrepancy
         assert estimate.bounds == "interval95"
         held += estimate.lower <= truth <= estimate.upper
     # Of 5 intervals that cover with probability 0.95 fewer than 4 do once in 44.
-    assert held >= 4
+    assert held >= seeds - 1
 
 
 def test_a_missed_recall_is_told_in_arguments() -> None:

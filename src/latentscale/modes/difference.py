@@ -217,11 +217,12 @@ def divide_groups(
     weights = chosen / (chosen @ moments.sizes)[:, None]
     weights -= ~chosen / (~chosen @ moments.sizes)[:, None]
     matrices = moments.matrices.reshape(count, -1)
-    at_once = max(1, AT_ONCE_BYTES // (8 * width**2))
+    # To touch new memory for each of the products takes longer than these.
+    held = np.empty((min(max(1, AT_ONCE_BYTES // (8 * width**2)), divisions), width**2))
     found = [
         _extremes(difference.reshape(width, width), start)
-        for first in range(0, divisions, at_once)
-        for difference in weights[first : first + at_once] @ matrices
+        for some in np.split(weights, range(len(held), divisions, len(held)))
+        for difference in np.matmul(some, matrices, out=held[: len(some)])
     ]
     novel, missing = np.array(found).T
     return novel, missing

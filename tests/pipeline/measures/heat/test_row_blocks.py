@@ -264,7 +264,7 @@ def test_row_blocks_give_the_trace_of_one_block(
     rows = clustered(1500)
     monkeypatch.setattr("latentscale_pipeline.measures.heat.plan.GRAPH_BYTES", 0)
     monkeypatch.setattr("latentscale.heat.row_blocks.BATCH", 12)
-    keys = {"probes": 20, "laplacian": laplacian, "steps": 10, "distribution": distribution}
+    keys = {"probes": 20, "laplacian": laplacian, "steps": 6, "distribution": distribution}
     traces = []
     for size in (200, 1500):
         monkeypatch.setattr(f"{SIZES}.VERTEX_BLOCK", size)
@@ -272,7 +272,7 @@ def test_row_blocks_give_the_trace_of_one_block(
         traces.append(finished.results.document()["measures"]["heat"]["corpus"])
         timings = {timing["stage"]: timing for timing in finished.results.document()["timings"]}
         # Three batches of twelve, twelve and four vectors; two iterations a step.
-        iterations = 3 * 10 * 2
+        iterations = 3 * 6 * 2
         assert timings["heat-corpus"]["tasks"] == 1 + iterations * (-(-1500 // size) + 1)
     for key in ("trace", "lower", "upper", "standard_error"):
         np.testing.assert_allclose(traces[0][key], traces[1][key], rtol=1e-9, atol=1e-14)
