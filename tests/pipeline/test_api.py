@@ -337,7 +337,7 @@ EYE = np.eye(4)
             r"row pairs and budget is 3\.0e\+00; set budget to 2\.4e\+02, or use fewer rows$",
         ),
         ("heat_trace", [EYE], {"k": 9}, "^rows: k is 9 and there are 4 rows; set k to 3 or less$"),
-        ("heat_trace", [EYE], {"times": (2.0, 1.0, 8)}, "^times: start must be below stop$"),
+        ("heat_trace", [EYE], {"times": (2.0, 1.0, 8)}, "^the first of times must be below the last$"),
         (
             "heat_trace",
             [EYE],
@@ -375,6 +375,7 @@ EYE = np.eye(4)
         ),
         ("heat_trace", [np.eye(40)], {"times": (1, 2, 1)}, "^the number of times must be at le"),
         ("heat_trace", [np.eye(40)], {"times": (0, 1, 5)}, "^the first of times must be great"),
+        ("heat_trace", [np.eye(40)], {"times": (2, 1, 5)}, "^the first of times must be below t"),
         ("vendi_score", [EYE], {"orders": float("nan")}, "^orders must be a number, not NaN$"),
         ("vendi_score", [[[1, 2], [3]]], {}, "^rows: rows 0 and 1 have 2 and 1 numbers; give a"),
         ("vendi_score", [scipy.sparse.csr_array(EYE)], {}, r"; give a dense array, by rows.toar"),

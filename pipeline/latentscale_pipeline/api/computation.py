@@ -193,6 +193,7 @@ def _in_arguments(message: str, measure: str, compares: bool) -> str:
         (r"\bmeasures\.(\w+)", r"\1"),
         (r"\bkernels\.0\.bandwidth\b", "bandwidth"),
         (r"\bkernels\.0(\.name)?\b", "kernel"),
+        (r"\btimes: start must be below stop\b", "the first of times must be below the last"),
         (r"\btimes\.start\b", "the first of times"),
         (r"\btimes\.stop\b", "the last of times"),
         (r"\btimes\.count\b", "the number of times"),

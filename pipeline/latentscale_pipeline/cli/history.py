@@ -17,6 +17,7 @@ from latentscale_pipeline.history.entries import (
     Entry,
     format_gates,
     last_evaluations,
+    last_used,
     make_entry,
     series_of,
 )
@@ -166,7 +167,7 @@ def _judged(job: str, reason: str, undo: bool) -> tuple[str, str | None]:
 @click.option("--name", help="Only jobs of this name or workflow.")
 @JSON
 def list_entries(registry: str, name: str | None, as_json: bool) -> None:
-    """List the registered jobs, the oldest first.
+    """List the registered jobs: those that were evaluated or added last at the end.
 
     \b
     Example:
@@ -183,7 +184,7 @@ def list_entries(registry: str, name: str | None, as_json: bool) -> None:
     print_rows(
         [
             {
-                "finished": entry.finished,
+                "last used": last_used(entry),
                 "job": entry.job,
                 "corpus": entry.source or "",
                 "rows": f"{entry.corpus_rows:,}",
@@ -244,6 +245,7 @@ def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
         "name",
         "source",
         "finished",
+        "registered",
         "seconds",
         "peak_memory_bytes",
         "workflow",

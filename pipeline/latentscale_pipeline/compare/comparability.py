@@ -108,12 +108,10 @@ class Comparability:
 
     def _of_weights(self, role: Role, score: Score) -> Iterator[Mismatch]:
         measure, jobs = MEASURES.get(score.measure), (self.job, self.baseline)
-        if measure is None or not _tell_weights(*jobs):
+        known = [each.measure_settings.get(score.measure) for each in jobs]
+        if measure is None or None in known or not _tell_weights(*jobs):
             return
-        sections = [
-            _with_defaults(score.measure, each.measure_settings.get(score.measure, {}))
-            for each in jobs
-        ]
+        sections = [_with_defaults(score.measure, section) for section in known]
         has = [each.corpora[role].weighted for each in jobs]
         counts = [
             measure.counts_weights(section, weighted, score)

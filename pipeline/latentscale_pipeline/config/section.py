@@ -270,7 +270,8 @@ def _describe(first: ErrorDetails, model: type[BaseModel], parts: list[str], pat
 def _wanted(found: ErrorDetails, message: str) -> str:
     """Return what a value must be, and what it is if that can't be a secret."""
     given, limits = found["input"], found.get("ctx", {})
-    if limits and isinstance(given, float) and math.isnan(given):
+    limited = not limits.keys().isdisjoint(("ge", "gt", "le", "lt"))
+    if limited and isinstance(given, float) and math.isnan(given):
         return "a number, not NaN"
     if found["type"] == "greater_than_equal":
         least = limits["ge"]

@@ -220,6 +220,15 @@ def in_use(entry: Entry) -> str:
     return entry.finished if entry.evaluation is None else entry.registered
 
 
+def last_used(entry: Entry) -> str:
+    """Format when a job was last in use, in UTC."""
+    moment = in_use(entry)
+    try:
+        return datetime.fromisoformat(moment).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        return moment
+
+
 def limiting(entries: Sequence[Entry], name: str | None = None) -> list[Entry]:
     """Return the entries that set limits for the next job, the oldest first.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from latentscale_pipeline.history.entries import Entry, format_gates
+from latentscale_pipeline.history.entries import Entry, format_gates, last_used
 from latentscale_pipeline.history.opening import (
     SIGMAS,
     VERDICTS,
@@ -179,7 +179,7 @@ def _figure(key: str, trends: Sequence[Trend]) -> Figure:
         for style, trend in zip(styles, trends, strict=True)
         for curve in _curves(style, trend)
     ]
-    panel = Panel("", "finished (UTC)", printable(first.unit), curves, log_y=wide, dates=True)
+    panel = Panel("", "last used (UTC)", printable(first.unit), curves, log_y=wide, dates=True)
     title = _named(first.model_copy(update={"order": None, "scale": None}))
     return Figure(key, title, caption, [panel])
 
@@ -230,7 +230,7 @@ def _verdicts_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
     latest = list(enumerate(entries))[::-1]
     rows = [
         {
-            "finished": printable(entry.finished),
+            "last used": printable(last_used(entry)),
             "job": printable(entry.job),
             "verdict": VERDICTS.get(entry.verdict, VERDICTS[None]),
             "strongest reason": printable(entry.failures.replace("\n", "; "))

@@ -304,8 +304,8 @@ def _label_rows(config: JobConfig, corpus: Corpus | UningestedCorpus) -> dict[st
     if not isinstance(corpus, Corpus):
         if corpus.checksum_of("labels") is None:
             raise BadInput(
-                f"{corpus.url}: it has no labels, which group_by needs; give them with --labels or "
-                "--labels-column"
+                f"{corpus.url}: it has no labels, which group_by needs; give them to run with "
+                "--labels or --labels-column, or to ingest"
             )
         raise BadInput(
             f"{corpus.url}: the rows of each label are known once the source is ingested; run the "

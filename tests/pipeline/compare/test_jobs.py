@@ -308,6 +308,8 @@ def test_weights_are_used_where_rows_have_some() -> None:
     )
     # Results of an earlier version don't say it.
     none_left_out(compare(job(score, settings=with_setting(path, True)), weighted))
+    # Settings that aren't known are assumed to match.
+    none_left_out(compare(job(score, settings=None, weighted=False), weighted))
 
 
 @pytest.mark.parametrize(

@@ -402,6 +402,19 @@ def test_numbers_beside_a_column_of_lists_are_other_values(
     )
 
 
+def test_numbers_beside_lists_of_whole_numbers_are_no_vectors(
+    latentscale: Command, tmp_path: Path
+) -> None:
+    codes = rows(20, 6).astype("i1")
+    columns = {"vector": list(codes), "score": [0.5] * 20, "price": [1.25] * 20}
+    pa.parquet.write_table(pa.table(columns), tmp_path / "v.parquet")
+    ended = latentscale("ingest", tmp_path / "v.parquet", tmp_path / "c")
+    assert ended.code == 2
+    assert "no two-dimensional float array (it holds vector int8 (20, 6), " in ended.err
+    [source] = open_sources([str(tmp_path / "v.parquet")], vectors="vector").items
+    np.testing.assert_array_equal(np.concatenate(list(source.blocks())), codes)
+
+
 def test_several_candidates_are_listed_and_one_is_named(
     latentscale: Command, tmp_path: Path
 ) -> None:

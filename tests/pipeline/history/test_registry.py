@@ -23,6 +23,7 @@ from latentscale_pipeline.history.entries import (
     Entry,
     dump_entry,
     last_evaluations,
+    last_used,
     load_entry,
     make_entry,
 )
@@ -202,7 +203,9 @@ def test_rows_that_came_back_are_the_last_of_the_series(registry: Registry) -> N
     opening = series_report(entries, "nightly").opening
     assert opening is not None
     assert opening.sentences[-1] == ("1 of 3 jobs failed its gates. The last one failed: too low.")
-    assert [mark.text[:10] for mark in opening.marks] == ["2026-03-02", "2026-03-03", "2026-03-04"]
+    days = ["2026-03-02", "2026-03-03", "2026-03-04"]
+    assert [mark.text[:10] for mark in opening.marks] == days
+    assert [last_used(entry) for entry in entries] == [f"{day}T00:00:00Z" for day in days]
 
 
 def test_of_jobs_that_finished_in_one_second_those_before_are_earlier(registry: Registry) -> None:

@@ -231,6 +231,8 @@ def test_a_nightly_command_fails_on_a_difference(
         ("duplicates", 50, [], 1, "differs from its reference: Reference rows not covered: "),
         ("duplicates", 300, ["sampling.method=none"], 2, "will have no verdict: sampling.method"),
         ("hubness", 50, [], 2, "will have no verdict: samples of 50 rows need 100 rows of the "),
+        ("mmd", 15, [], 2, "will have no verdict: samples of 50 rows need 100 rows of the "),
+        ("modes", 50, [], 2, "will have no verdict: samples of 50 rows need 100 rows of the "),
     ],
 )
 def test_measures_with_ranges_of_their_own_need_no_samples_for_a_verdict(
@@ -245,6 +247,20 @@ def test_measures_with_ranges_of_their_own_need_no_samples_for_a_verdict(
     ended = latentscale("run", *arguments, "--fail-on-difference", "--quiet")
     assert message in ended.err
     assert ended.code == code, ended.err
+
+
+@pytest.mark.parametrize(("measures", "code"), [("mmd", 0), ("mmd,hubness", 2)])
+def test_nothing_differs_only_where_every_score_has_a_range(
+    tmp_path: Path, latentscale: Any, measures: str, code: int
+) -> None:
+    for seed, role in enumerate(("corpus", "reference")):
+        np.save(tmp_path / f"{role}.npy", sample(300, 7 + seed))
+    where = (tmp_path / "corpus.npy", "--reference", tmp_path / "reference.npy")
+    arguments = (*where, "--measures", measures, "-o", "sampling.method=none")
+    arguments += ("--output", tmp_path / "jobs", "--fail-on-difference", "--quiet")
+    ended = latentscale("run", *arguments)
+    assert ended.code == code, ended.err
+    assert ("headline scores have no expected range" in ended.err) == (code == 2)
 
 
 SIZES: list[tuple[Role, int]] = [("corpus", 250), ("reference", 1000)]

