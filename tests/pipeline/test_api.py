@@ -337,7 +337,12 @@ EYE = np.eye(4)
             r"row pairs and budget is 3\.0e\+00; set budget to 2\.4e\+02, or use fewer rows$",
         ),
         ("heat_trace", [EYE], {"k": 9}, "^rows: k is 9 and there are 4 rows; set k to 3 or less$"),
-        ("heat_trace", [EYE], {"times": (2.0, 1.0, 8)}, "^the first of times must be below the last$"),
+        (
+            "heat_trace",
+            [EYE],
+            {"times": (2.0, 1.0, 8)},
+            "^the first of times must be below the last$",
+        ),
         (
             "heat_trace",
             [EYE],

@@ -7,9 +7,9 @@ be written as they are, and those with spaces or other signs stand in backticks.
 booleans is a condition by itself, and so is one of text that holds nothing but true and false.
 Where columns have values that are missing, ``x is null`` and ``x is not null`` tell which. Any
 other condition on a missing value is neither true nor false, as in SQL, and so is its negation.
-A text that is missing is stored as an empty one: it is null, and also equal to ''; it is neither
-before nor after another one. Beside a literal that is a date or a time as ISO 8601 writes them,
-texts that are such ones are compared as times; those without an offset are in UTC.
+A text that is missing is stored as an empty one: it is null, and also equal to ''. Beside a literal
+that is a date or a time as ISO 8601 writes them, or beside each other, texts that are such ones are
+compared as times; those without an offset are in UTC.
 """
 
 from __future__ import annotations
@@ -269,18 +269,23 @@ class _Evaluation:
                 return -value
         raise self._refused(f"{ast.unparse(node)!r} can't be part of a condition; {EXAMPLE}")
 
-    def _where_known(self, found: BoolArray, *sides: tuple[ast.expr, Any]) -> Truth:
-        """Return where a finding is true and where false, of sides and what they were taken for."""
+    def _where_known(
+        self, found: BoolArray, *sides: tuple[ast.expr, Any], empty: bool = False
+    ) -> Truth:
+        """Return where a finding is true and where false, of sides and what they were taken for.
+
+        With ``empty``, a text that is missing was compared with the empty one, which it equals.
+        """
         true, false = found, ~found
         for node, taken in sides:
             if not isinstance(taken, np.ndarray) or not isinstance(node, ast.Name):
                 continue
             column = self._columns[node.id]
-            if node.id in self._nulls:
-                known = ~self._nulls[node.id]
+            if _is_text(column):
+                known = np.asarray(column != "", bool) | (empty and _is_text(taken))
                 true, false = true & known, false & known
-            if _is_text(column) and not _is_text(taken):
-                known = np.asarray(column != "", bool)
+            elif node.id in self._nulls:
+                known = ~self._nulls[node.id]
                 true, false = true & known, false & known
         return true, false
 
@@ -299,7 +304,8 @@ class _Evaluation:
             ]
             among = np.logical_or.reduce([np.zeros(np.shape(first), bool), *equal])
             taken = pairs[0][0] if pairs else first
-            return self._where_known(~among if isinstance(op, ast.NotIn) else among, (left, taken))
+            found = ~among if isinstance(op, ast.NotIn) else among
+            return self._where_known(found, (left, taken), empty="" in items)
         if type(op) not in COMPARISONS:
             raise self._refused("compare with ==, !=, <, <=, >, >=, or in [a, list]")
         second = self.value(right)
@@ -307,14 +313,12 @@ class _Evaluation:
             raise self._refused("a comparison needs a column on one side")
         first, second = self._alike(first, second)
         found = self._apply(type(op), (left, first), (right, second))
-        true, false = self._where_known(found, (left, first), (right, second))
         if type(op) in ORDERINGS and _is_text(first):
             self._refuse_other_times(left, right)
-            for side in (first, second):
-                if isinstance(side, np.ndarray):
-                    known = np.asarray(side != "", bool)
-                    true, false = true & known, false & known
-        return true, false
+        empty = type(op) not in ORDERINGS and any(
+            isinstance(side, str) and not side for side in (first, second)
+        )
+        return self._where_known(found, (left, first), (right, second), empty=empty)
 
     def _missing(self, left: ast.expr, right: ast.expr, *, negated: bool) -> Truth:
         match left, right:
@@ -329,7 +333,9 @@ class _Evaluation:
         )
 
     def _alike(self, first: Any, second: Any) -> tuple[Any, Any]:
-        """Return two values that can be compared: text that holds booleans as such beside one."""
+        """Return two values that can be compared: texts that are booleans as such beside some."""
+        if _are_flags(first) and _are_flags(second):
+            return _flags(first), _flags(second)
         if _is_flag(second):
             first = _flags(first)
         if _is_flag(first):
@@ -344,7 +350,7 @@ class _Evaluation:
         return first, second
 
     def _apply(self, op: type[ast.cmpop], left: Side, right: Side) -> BoolArray:
-        """Compare two values that are alike: texts that are times as such, beside one."""
+        """Compare two values that are alike: texts that are times as such, beside others."""
         (node, first), (other, second) = left, right
         compare = COMPARISONS[op]
         found = np.asarray(compare(first, second), bool)
@@ -354,7 +360,12 @@ class _Evaluation:
                 times, are = self._times(column.id)
                 as_times = compare(times, time) if column is node else compare(time, times)
                 found = np.where(are, as_times, found)
-        return found
+        if not (isinstance(node, ast.Name) and isinstance(other, ast.Name)):
+            return found
+        if not (_begins_with_time(first) and _begins_with_time(second)):
+            return found
+        (times, are), (others, too) = self._times(node.id), self._times(other.id)
+        return np.where(are & too, compare(times, others), found)
 
     def _times(self, name: str) -> tuple[npt.NDArray[Any], BoolArray]:
         if name not in self._converted:
@@ -429,6 +440,20 @@ def _flags(value: Any) -> Any:
         for words in (TRUE_WORDS, FALSE_WORDS)
     )
     return true if np.all(true | false | empty) else value
+
+
+def _are_flags(value: Any) -> bool:
+    """Return whether a column of text holds booleans."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "TU":
+        return False
+    return bool(np.any(value != "")) and _is_flag(_flags(value))
+
+
+def _begins_with_time(value: Any) -> bool:
+    """Return whether the first text of a column, if it holds texts, is a time."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "TU":
+        return False
+    return _time(next((text for text in value.tolist() if text), "")) is not None
 
 
 def _is_flag(value: Any) -> bool:

@@ -71,7 +71,7 @@ class Table:
             if column.dtype.kind in "ST":
                 column[lacking] = b"" if column.dtype.kind == "S" else ""
         if as_numbers:
-            column, missing = _numbers(column)
+            column, missing = _numbers(column, f"{self.where}: its {name}")
             return column, missing | null
         if column.dtype.kind != "S":
             return column, null
@@ -113,7 +113,7 @@ class Table:
             raise BadInput(f"{self.where}: the table has no rows; name another file")
         if not all(untyped):
             for place in np.flatnonzero(untyped).tolist():
-                blocks[place], nulls[place] = _typed(blocks[place])
+                blocks[place], nulls[place] = _typed(blocks[place], f"{self.where}: its {name}")
         if len({block.dtype.kind == "T" for block in blocks}) > 1:
             raise BadInput(
                 f"{self.where}: its {name} is text in one file and numbers in another; fix it"
@@ -243,11 +243,11 @@ def _decoded(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.char.decode(column, "utf-8", "replace").astype(STRINGS)
 
 
-def _typed(texts: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], BoolArray]:
+def _typed(texts: npt.NDArray[Any], where: str) -> tuple[npt.NDArray[Any], BoolArray]:
     """Return untyped texts beside values that have a type: as numbers, also if all are missing."""
     if (texts == "").all():
         return np.full(len(texts), np.nan), np.ones(len(texts), dtype=bool)
-    return _numbers(texts)
+    return _numbers(texts, where)
 
 
 def _is_missing(values: npt.NDArray[Any]) -> bool:
@@ -260,7 +260,7 @@ def _as_whole_numbers(texts: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.where(whole, np.strings.rpartition(texts, np.array(".", STRINGS))[0], texts)
 
 
-def _numbers(texts: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], BoolArray]:
+def _numbers(texts: npt.NDArray[Any], where: str) -> tuple[npt.NDArray[Any], BoolArray]:
     """Return the cells of a text file as numbers if all are, and which of them are missing.
 
     Digits behind a zero are a code, such as 01234.
@@ -269,11 +269,21 @@ def _numbers(texts: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], BoolArray]:
     codes = np.strings.startswith(texts, "0") & (np.strings.str_len(texts) > 1)
     plain = empty.all() or (np.strings.find(texts, "_") >= 0).any()  # 1_000 is Python's
     plain |= (codes & np.strings.isdigit(texts)).any()
-    kinds = ((np.int64, "0"), (np.uint64, "0"), (np.float64, "nan"))
-    for dtype, nothing in () if plain else kinds:
+    if plain:
+        return texts, np.zeros(len(texts), bool)
+    missing = empty | np.logical_or.reduce([texts == word for word in ("nan", "NaN", "NAN")])
+    for dtype in () if missing.all() else (np.int64, np.uint64):
         with contextlib.suppress(ValueError, OverflowError):
-            values = np.where(empty, nothing, texts).astype(dtype)
-            return values, empty | np.isnan(values)
+            return np.where(missing, "0", texts).astype(dtype), missing
+    with contextlib.suppress(ValueError, OverflowError):
+        values = np.where(missing, "nan", texts).astype(np.float64)
+        digits = np.strings.isdigit(np.strings.lstrip(texts, np.array("+-", STRINGS)))
+        if (digits & (np.abs(values) >= EXACT) & (np.abs(values) < 2.0**64)).any():
+            raise BadInput(
+                f"{where} has whole numbers beyond 2**53 beside negative ones or fractions, so "
+                "digits are lost; make text of them"
+            )
+        return values, missing | np.isnan(values)
     return texts, np.zeros(len(texts), bool)
 
 
