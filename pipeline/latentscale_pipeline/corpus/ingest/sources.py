@@ -423,17 +423,35 @@ def _with_named(items: list[Source], columns: Mapping[str, str]) -> list[Source]
     """Return the sources with the columns that are taken by their names, if all have them."""
     for name, names in COLUMNS.items():
         found = [
-            column
-            for source in items
-            if (column := find_column(source.container, names, source.rows, _kinds(name)))
+            find_column(source.container, names, source.rows, _kinds(name)) for source in items
         ]
-        if name in columns or len(found) < len(items):
+        if name in columns or not any(found):
             continue
-        taken = list(zip(items, found, strict=True))
+        found = [own or _lacking(source, name) for source, own in zip(items, found, strict=True)]
+        taken = [(source, own) for source, own in zip(items, found, strict=True) if own]
+        if len(taken) < len(items):
+            continue
         for source, column in taken:
             source.container.check(column)
         items = [replace(source, columns={**source.columns, name: own}) for source, own in taken]
     return items
+
+
+def _lacking(source: Source, name: str) -> Field | None:
+    """Return a column of labels or texts of which a file has none, or lacks some.
+
+    Whole numbers of which one is missing are floats to other programs. What other files have by
+    this name says that these are labels.
+    """
+    return next(
+        (
+            field
+            for field in source.container.fields
+            if name != "ids" and field.name in COLUMNS[name] and field.shape == (source.rows,)
+            if field.unseen or (name == "labels" and field.dtype.kind == "f")
+        ),
+        None,
+    )
 
 
 def _in_order_of(first: Source, source: Source) -> Source:

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -12,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.errors import BadInput
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -107,6 +110,36 @@ def test_lists_longer_than_what_is_looked_at_first(folder: Path, latentscale: Co
     write_csv("rows.csv", ["id", "embedding"], range(60), lists)
     assert latentscale("ingest", "rows.csv", "rows.zarr").code == 0
     np.testing.assert_allclose(open_corpus("rows.zarr").read_all(), rows, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([1, 2, 3], [1.0, None, 3.0], ["1", "2", "3", "1", "", "3"]),
+        ([1.0, None, 3.0], [1, 2, 3], ["1", "", "3", "1", "2", "3"]),
+        ([1, 2, 3], [None] * 3, ["1", "2", "3", "", "", ""]),
+        (["x", "y", None], [None] * 3, ["x", "y", "", "", "", ""]),
+        ([1.0, None, 3.0], [None] * 3, None),
+        ([0.5, 1.5, 2.5], [1, 2, 3], "isn't a whole number, and labels are text or whole numbers"),
+    ],
+)
+def test_a_part_may_lack_labels_that_others_have(
+    tmp_path: Path, first: list[Any], second: list[Any], expected: list[str] | str | None
+) -> None:
+    """Other programs write whole numbers of which one is missing as floats."""
+    for number, labels in enumerate((first, second)):
+        kind = pa.null() if labels == [None] * 3 else None
+        columns = {"label": pa.array(labels, kind), "vec": list(np.eye(3, 4, dtype="f4"))}
+        pq.write_table(pa.table(columns), tmp_path / f"part-{number}.parquet")
+    if isinstance(expected, str):
+        with pytest.raises(BadInput, match=expected):
+            ingest([str(tmp_path)], str(tmp_path / "c.zarr"))
+        return
+    corpus = ingest([str(tmp_path)], str(tmp_path / "c.zarr"))
+    assert ("labels" in corpus.manifest.arrays) == (expected is not None)
+    if expected is not None:
+        found = np.concatenate(list(corpus.companion_blocks("labels")))
+        assert found.astype(str).tolist() == expected
 
 
 def test_conditions_on_a_table_know_bytes_gaps_and_flags(
