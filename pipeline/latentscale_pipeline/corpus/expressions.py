@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import keyword
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -67,8 +68,14 @@ FOREIGN = {r"(?<![=!<>])=(?!=)": "==", "&&": "and", r"\|\|": "or", "<>": "!=", r
 BACKTICKS = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`([^`]+)`"
 """Texts in quotes, and names of columns in backticks."""
 
+_UNICODE_NAME = r"\b(?=\w*[^\x00-\x7f])[^\W\d]\w*"
+"""A name with letters beyond ASCII."""
+
 _WORD = r"\b(?!(?:and|or|not|in|is)\b)[^\W\d]\w*"
 """A part of a name, which no operator is."""
+
+KEYWORDS = frozenset(keyword.kwlist) - {"True", "False", "None"}
+"""Words that Python reserves, and that columns may be called."""
 
 EXAMPLE = "write one such as column == 'en'"
 
@@ -180,13 +187,14 @@ def _with_columns(expression: str) -> ast.expr:
     names: dict[str, str] = {}
 
     def placed(found: re.Match[str]) -> str:
-        if found[1] is None:
+        column = found[1] or found[2]
+        if column is None:
             return found[0]
-        if found[1] in {*TRUTH, NULL, "True", "False", "None"}:
-            raise BadInput(f"{expression!r}: a column can't be called {found[1]}; rename it")
+        if column in {*TRUTH, NULL, "True", "False", "None"}:
+            raise BadInput(f"{expression!r}: a column can't be called {column}; rename it")
         name = f"_in_backticks_{len(names)}"
-        names[name] = found[1]
-        return f" {name} "
+        names[name] = column
+        return f" {name} " if found[1] else name
 
     class Columns(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -198,7 +206,9 @@ def _with_columns(expression: str) -> ast.expr:
             attribute = names.get(node.attr, node.attr)
             return ast.Name(f"{before.id}.{attribute}", node.ctx) if dotted else node
 
-    tree = ast.parse(re.sub(BACKTICKS, placed, expression).strip(), mode="eval")
+    # Python would read µ (U+00B5) and the like as other letters.
+    plain = re.sub(rf"{BACKTICKS}|({_UNICODE_NAME})", placed, expression)
+    tree = ast.parse(plain.strip(), mode="eval")
     return cast(ast.Expression, Columns().visit(tree)).body
 
 
@@ -208,6 +218,9 @@ def _advice(expression: str, error: Exception) -> str:
     for sign, word in FOREIGN.items():
         if found := re.search(sign, code):
             return f"; write {word} instead of {found[0]}"
+    words = [word for word in re.findall(_WORD, code) if word in KEYWORDS]
+    if words:
+        return f"; a column called {words[0]} stands in backticks: `{words[0]}`"
     if found := re.search(rf"{_WORD}(?: +{_WORD})+(?=\s*(?:[=<>!]|in\b|is\b|not\b))", code):
         return f"; a name with spaces stands in backticks: `{found[0]}`"
     reason = (getattr(error, "msg", None) or str(error) or "too deep").splitlines()[0]

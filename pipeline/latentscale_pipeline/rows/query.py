@@ -161,7 +161,7 @@ def _condition(reason: RowFilter | None, where: str | None) -> str | None:
     if where is None:
         return None if reason is None else reason.where
     names_in(where)  # a mistake in it is told without the other condition
-    return where if reason is None else f"({reason.where}) and ({where})"
+    return where if reason is None else f"({reason.where}) and ({where}\n)"
 
 
 def _names(rows: JobRows, columns: Sequence[str] | None, reason: RowFilter | None) -> Sequence[str]:

@@ -618,6 +618,27 @@ def test_texts_of_booleans_are_compared_as_such(
     assert matching_rows(condition, columns, 4).tolist() == expected
 
 
+def test_names_of_columns_may_have_any_letters() -> None:
+    columns = {"µm": np.arange(3), "größe.µm": np.arange(3), "class": np.arange(3)}
+    for condition in ("µm > 1", "größe.µm > 1", "`µm` > 1 and µm < 3", "`class` > 1"):
+        assert matching_rows(condition, columns, 3).tolist() == [False, False, True]
+    assert names_in("µm > 1 and größe.µm == 'µ'") == ["größe.µm", "µm"]
+    with pytest.raises(BadInput, match="; a column called class stands in backticks: `class`"):
+        matching_rows("class > 1", columns, 3)
+
+
+def test_a_name_that_a_table_has_twice_is_told(tmp_path: Path, corpus: Corpus) -> None:
+    (tmp_path / "t.csv").write_text("x,y,x\n" + "1,a,2\n" * N)
+    for name in "xy":
+        with pytest.raises(
+            BadInput, match=r"t\.csv: two of its columns are called 'x'; rename one"
+        ):
+            choose_rows(
+                corpus,
+                Selection(where=f"{name} is null", table=Table(corpus, str(tmp_path / "t.csv"))),
+            )
+
+
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [

@@ -311,6 +311,7 @@ def open_text(file: File, delimiter: str | None = None, *, column: str | None = 
     dialect = _sniffed(file, head, delimiter) or _naming(first_lines(head, file.size), column)
     if dialect is None:
         if column is not None:
+            _refuse_repeated_name(file, head, column)
             raise UnknownField(
                 f"{file.name}: its first line names no column {column!r} (it begins with "
                 f"{head[:40]!r}); name one that it has"
@@ -419,6 +420,15 @@ def _naming(lines: Sequence[str], column: str | None) -> Dialect | None:
         if column in names and len(set(names)) == len(names):
             return Dialect(delimiter, names, 1)
     return None
+
+
+def _refuse_repeated_name(file: File, head: bytes, column: str) -> None:
+    first = first_lines(head, file.size)[:1]
+    for line, delimiter in ((line, sign) for line in first for sign in "\t,;" if sign in line):
+        names = [cell.strip() for cell in Dialect(delimiter, (), 0).guess(line)]
+        if column in names and len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise BadInput(f"{file.name}: two of its columns are called {twice!r}; rename one")
 
 
 def _decimal_commas(name: str, cell: str) -> BadInput:

@@ -139,7 +139,7 @@ def test_a_part_may_lack_labels_that_others_have(
     assert ("labels" in corpus.manifest.arrays) == (expected is not None)
     if expected is not None:
         found = np.concatenate(list(corpus.companion_blocks("labels")))
-        assert found.astype(str).tolist() == expected
+        assert found.tolist() == expected
 
 
 def test_conditions_on_a_table_know_bytes_gaps_and_flags(
