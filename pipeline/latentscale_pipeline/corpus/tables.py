@@ -168,9 +168,12 @@ class Table:
             if self._corpus_has_ids
             else "ingest the corpus again with ids"
         )
+        has = f"{corpus.url} has {corpus.n}"
+        if corpus.excluded:
+            has = f"{corpus.n} rows of {corpus.url} were measured"
         raise BadInput(
-            f"{self.where}: the table has {rows} rows, but {corpus.url} has {corpus.n}{also}; give "
-            f"one row for each, in the same order, or {by_id}"
+            f"{self.where}: the table has {rows} rows, but {has}{also}; give one row for each, in "
+            f"the same order, or {by_id}"
         )
 
     @cached_property

@@ -31,6 +31,9 @@ TEXTS: Mapping[str, str] = {"id": "ids", "label": "labels", "text": "texts"}
 """Columns of text, and the arrays of a corpus that hold them."""
 
 
+WEIGHT = "weight"
+"""Column of the weights, if rows have some."""
+
 SOURCE_ROW = "source_row"
 """Column of the numbers among all rows of the sources, where some of these were left out."""
 
@@ -98,6 +101,7 @@ class JobRows:
         """The names of all columns but those of the table; texts, which are long, come last."""
         held = self.texts
         short = [name for name in held if name != "text"]
+        short += [WEIGHT] if self._has_weights else []
         numbers = ["row", *([SOURCE_ROW] if self.corpus.lacks_rows else [])]
         return [*numbers, *short, *self.columns, *(name for name in held if name == "text")]
 
@@ -112,8 +116,9 @@ class JobRows:
         if name in ("row", SOURCE_ROW):
             numbers = rows if name == "row" else self.corpus.source_rows(rows)
             return Values(numbers, np.zeros(len(rows), dtype=bool))
-        if name in self.texts:
-            return Values(self._texts(name)[rows], np.zeros(len(rows), dtype=bool))
+        if name in self.texts or (name == WEIGHT and self._has_weights):
+            held = self._companions(TEXTS.get(name, "weights"))
+            return Values(held[rows], np.zeros(len(rows), dtype=bool))
         if self.table is not None and name not in self.columns:
             if name not in self._of_table:
                 self._of_table[name] = Values(*self.table.column(name))
@@ -146,9 +151,13 @@ class JobRows:
         held = [np.asarray(self._array(array)) for array in dict.fromkeys(partial)]
         return reduce(np.intersect1d, held) if held else None
 
-    def _texts(self, name: str) -> NDArray[Any]:
+    @property
+    def _has_weights(self) -> bool:
+        return "weights" in self.corpus.manifest.arrays
+
+    def _companions(self, name: str) -> NDArray[Any]:
         if name not in self._read:
-            self._read[name] = np.concatenate(list(self.corpus.companion_blocks(TEXTS[name])))
+            self._read[name] = np.concatenate(list(self.corpus.companion_blocks(name)))
         return self._read[name]
 
     def _array(self, name: str) -> NDArray[Any]:

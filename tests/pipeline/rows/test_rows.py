@@ -616,6 +616,26 @@ def test_cleaned_corpora_are_not_said_to_share_rows(tmp_path: Path, latentscale:
     assert open_corpus(target).left_out == ("near-duplicates",)
 
 
+def test_weights_are_a_column(tmp_path: Path, latentscale: Command) -> None:
+    generator = np.random.default_rng(4)
+    rows, weights = generator.normal(size=(40, 4)).astype("f4"), generator.uniform(0.5, 2.0, 40)
+    rows[30:35] = rows[:5]
+    np.save(tmp_path / "rows.npy", rows)
+    np.save(tmp_path / "weights.npy", weights)
+    url = str(tmp_path / "c.zarr")
+    given = ("ingest", tmp_path / "rows.npy", url, "--weights", tmp_path / "weights.npy")
+    assert latentscale(*given).code == 0
+    asked = ("--measures", "duplicates", "--output", tmp_path / "jobs", "--quiet")
+    assert latentscale("run", url, *asked).code == 0
+    [folder] = (tmp_path / "jobs").glob("c-*")
+    listed = lines(latentscale("rows", folder, "--columns", "row,weight", "--json"))
+    assert [row["weight"] for row in listed] == pytest.approx(weights, rel=1e-6)
+    heavy = ("--rows", folder, "--where", "duplicate_of is null and weight > 1")
+    assert latentscale("subset", url, tmp_path / "s.zarr", *heavy).code == 0
+    kept = np.flatnonzero((weights > 1) & ~np.isin(np.arange(40), np.arange(30, 35)))
+    np.testing.assert_array_equal(open_corpus(str(tmp_path / "s.zarr")).read_all(), rows[kept])
+
+
 @pytest.fixture(scope="module")
 def own(job: Path) -> Path:
     """A table of one's own for the corpus: years from 1960 by row, links, hashes, weights."""
