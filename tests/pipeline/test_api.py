@@ -359,7 +359,12 @@ EYE = np.eye(4)
         ("imd", [EYE[0], EYE], {}, "^corpus must be a two-dimensional numeric array"),
         ("mmd_test", [EYE, EYE], {}, "^the corpus has fewer than 20 rows$"),
         ("mmd_test", [EYE, EYE], {"kernel": "sigmoid"}, "^kernel"),
-        ("mmd_test", [EYE, EYE], {"kernel": "linear", "bandwidth": 3}, "^bandwidth is for the r"),
+        (
+            "mmd_test",
+            [EYE, EYE],
+            {"kernel": "linear", "bandwidth": 3},
+            "^bandwidth: it is that of the rbf",
+        ),
         (
             "geomca_scores",
             [EYE, EYE[:, :3]],

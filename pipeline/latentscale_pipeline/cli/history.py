@@ -167,7 +167,7 @@ def _judged(job: str, reason: str, undo: bool) -> tuple[str, str | None]:
 @click.option("--name", help="Only jobs of this name or workflow.")
 @JSON
 def list_entries(registry: str, name: str | None, as_json: bool) -> None:
-    """List the registered jobs: those that were evaluated or added last at the end.
+    """List the registered jobs by their last use: when they were evaluated, or else finished.
 
     \b
     Example:

@@ -116,15 +116,14 @@ def run(
 
 def _refuse_incomparable(plan: Plan) -> None:
     """Refuse a job that will have no verdict, before it runs."""
-    reason: object = sample_sizes(plan.facts)
-    measures = measures_of(plan.config).items()
-    if any(MEASURES[name].expects(section, plan.facts) for name, section in measures):
-        reason = None  # whatever samples say
+    measures, sizes = measures_of(plan.config).items(), sample_sizes(plan.facts)
+    judged = any(MEASURES[name].expects(section, plan.facts) for name, section in measures)
+    reason = sizes if isinstance(sizes, str) and not judged else ""
     if "reference" not in plan.facts.corpora:
         reason = "there is no reference"
     if plan.facts.pair is not None:
         reason = "its rows are paired, and p-values are for corpora that share no items"
-    if isinstance(reason, str):
+    if reason:
         raise BadInput(f"--fail-on-difference: {plan.id} will have no verdict: {reason}")
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails
 
 from latentscale_pipeline.config.cluster import CLUSTERS, Closed
@@ -94,6 +94,13 @@ def require_distinct(values: list[Value]) -> list[Value]:
         if value in values[:place]:
             raise ValueError(f"{value} is listed twice")
     return values
+
+
+def require_rbf(bandwidth: Value, info: ValidationInfo) -> Value:
+    """Return the bandwidth of the RBF kernel, which has to be among the kernels."""
+    if bandwidth != "median" and "rbf" not in info.data.get("kernels", ["rbf"]):
+        raise ValueError("it is that of the rbf kernel, which isn't chosen; leave it out")
+    return bandwidth
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -347,7 +347,8 @@ class _Evaluation:
 
     def _alike(self, first: Any, second: Any) -> tuple[Any, Any]:
         """Return two values that can be compared: texts that are booleans as such beside some."""
-        if _are_flags(first) and _are_flags(second):
+        columns = isinstance(first, np.ndarray) and isinstance(second, np.ndarray)
+        if columns and _are_flags(first) and _are_flags(second):
             return _flags(first), _flags(second)
         if _is_flag(second):
             first = _flags(first)
@@ -457,16 +458,14 @@ def _flags(value: Any) -> Any:
 
 def _are_flags(value: Any) -> bool:
     """Return whether a column of text holds booleans."""
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "TU":
-        return False
-    return bool(np.any(value != "")) and _is_flag(_flags(value))
+    return _is_text(value) and bool(np.any(value != "")) and _is_flag(_flags(value))
 
 
 def _begins_with_time(value: Any) -> bool:
-    """Return whether the first text of a column, if it holds texts, is a time."""
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "TU":
-        return False
-    return _time(next((text for text in value.tolist() if text), "")) is not None
+    """Return whether a column holds texts, and the first of them is a time."""
+    return (
+        _is_text(value) and _time(next((text for text in value.tolist() if text), "")) is not None
+    )
 
 
 def _is_flag(value: Any) -> bool:

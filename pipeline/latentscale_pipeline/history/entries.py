@@ -220,13 +220,19 @@ def in_use(entry: Entry) -> str:
     return entry.finished if entry.evaluation is None else entry.registered
 
 
+def moment_of_use(entry: Entry) -> datetime | None:
+    """Return when a job was last in use, in UTC; None if that is unknown."""
+    try:
+        moment = datetime.fromisoformat(in_use(entry))
+    except ValueError:
+        return None
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
 def last_used(entry: Entry) -> str:
     """Format when a job was last in use, in UTC."""
-    moment = in_use(entry)
-    try:
-        return datetime.fromisoformat(moment).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except ValueError:
-        return moment
+    moment = moment_of_use(entry)
+    return in_use(entry) if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def limiting(entries: Sequence[Entry], name: str | None = None) -> list[Entry]:

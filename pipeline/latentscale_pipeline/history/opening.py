@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import takewhile
 
 from latentscale_pipeline.history.entries import (
     Entry,
-    in_use,
     job_of_series,
+    last_used,
     limiting,
+    moment_of_use,
     series_of,
 )
 from latentscale_pipeline.report.control_chart import (
@@ -158,16 +158,13 @@ def anchor_of(place: int) -> str:
 
 def day_of(entry: Entry) -> str:
     """Return the day on which a job was last in use."""
-    return printable(in_use(entry)[:10] or "unknown")
+    return printable(last_used(entry)[:10] or "unknown")
 
 
 def seconds_of(entry: Entry) -> float | None:
     """Return when a job was last in use, in seconds since the epoch; None if that is unknown."""
-    try:
-        moment = datetime.fromisoformat(in_use(entry))
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    moment = moment_of_use(entry)
+    return None if moment is None else moment.timestamp()
 
 
 def key_of(score: Score) -> Key:

@@ -181,6 +181,10 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
             "measures.heat.k must be a whole number, not 2020-01-01",
         ),
         (
+            "name: a\ncorpus: c\nreference: r\nmeasures: {modes: {bandwidth: 2}}\n",
+            "measures.modes.bandwidth: it is that of the rbf kernel, which isn't chosen; leave it",
+        ),
+        (
             "name: a\ncorpus: c\nmeasures: {heat: {metric: .nan}}\n",
             "measures.heat.metric must be 'euclidean', 'cosine' or 'manhattan'",
         ),

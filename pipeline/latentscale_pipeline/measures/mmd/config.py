@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from latentscale_pipeline.config.section import Length, Section, require_distinct
+from latentscale_pipeline.config.section import Length, Section, require_distinct, require_rbf
 
 MmdKernel = Literal["rbf", "cosine", "linear"]
 
@@ -25,5 +25,5 @@ class Mmd(Section):
     """`rbf` (exp(-d²/2σ²)) sees any difference, `linear` one of the means, `cosine` one of the mean
     directions.
     """
-    bandwidth: Literal["median"] | Length = "median"
+    bandwidth: Annotated[Literal["median"] | Length, AfterValidator(require_rbf)] = "median"
     """σ of rbf, a distance; `median` is the median distance of random pairs of the reference."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from latentscale_pipeline.config.section import Length, Section, require_distinct
+from latentscale_pipeline.config.section import Length, Section, require_distinct, require_rbf
 
 ModesKernel = Literal["cosine", "rbf"]
 
@@ -22,7 +22,7 @@ class ModesSection(Section):
         Field(default=["cosine"])
     )
     """`cosine` finds kinds of rows by their direction, `rbf` (exp(-d²/2σ²)) by their place."""
-    bandwidth: Literal["median"] | Length = "median"
+    bandwidth: Annotated[Literal["median"] | Length, AfterValidator(require_rbf)] = "median"
     """σ of rbf, a distance; `median` is the median distance of random pairs of the reference."""
     count: Annotated[int, Field(ge=1, le=50)] = 5
     """How many modes of each kind are described."""
