@@ -38,6 +38,7 @@ from tests.acceptance.default_job import (
     a_million_rows_by_default,
     killed_on_the_way,
     ten_million_rows_by_default,
+    two_million_wide_rows_by_default,
 )
 from tests.acceptance.forecasts import forecasts_of_five_jobs
 from tests.acceptance.geomca import half_of_epsilon, million_rows, size_of_the_paper
@@ -710,6 +711,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "heat-ten-million": ten_million_rows,
     "default-million": a_million_rows_by_default,
     "default-killed": killed_on_the_way,
+    "default-wide": two_million_wide_rows_by_default,
     "default-ten-million": ten_million_rows_by_default,
     "heat-two-levels": cells_in_two_levels,
     "heat-rows": a_million_rows_by_row_blocks,

@@ -430,7 +430,7 @@ def test_a_tensor_that_can_not_be_read_is_refused_in_a_line() -> None:
         latentscale.vendi_score(Tensor())
 
 
-@pytest.mark.parametrize(("sizes", "seeds"), [((501, 501), 5), ((50, 6000), 3)])
+@pytest.mark.parametrize(("sizes", "seeds"), [((501, 501), 5), ((50, 6000), 2)])
 def test_a_two_sample_test_of_random_rows_has_an_interval_of_all(
     sizes: tuple[int, int], seeds: int
 ) -> None:
@@ -446,7 +446,7 @@ def test_a_two_sample_test_of_random_rows_has_an_interval_of_all(
         estimate = latentscale.mmd_test(x, y, kernel="linear", seed=seed).discrepancy
         assert estimate.bounds == "interval95"
         held += estimate.lower <= truth <= estimate.upper
-    # Of 5 intervals that cover with probability 0.95 fewer than 4 do once in 44.
+    # Of 5 intervals that cover with probability 0.95 fewer than 4 do once in 44, of 2 none in 400.
     assert held >= seeds - 1
 
 

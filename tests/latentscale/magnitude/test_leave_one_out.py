@@ -135,7 +135,7 @@ def clusters(rng, n):
 
 
 @pytest.mark.parametrize(
-    ("n", "samples"), [(300, 50), pytest.param(1000, 200, marks=pytest.mark.full)]
+    ("n", "samples"), [(200, 50), pytest.param(1000, 200, marks=pytest.mark.full)]
 )
 @pytest.mark.parametrize(
     "draw",

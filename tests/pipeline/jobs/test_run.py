@@ -242,7 +242,7 @@ def test_the_same_job_on_an_object_store(
     job: Callable[..., Path], latentscale: Command, tmp_path: Path, s3_url: str
 ) -> None:
     # All measures in a store are among the recorded jobs that the full suite compares.
-    few = ("-o", "measures={geomca: {}, vendi: {kernels: [cosine]}}")
+    few = ("-o", "measures={vendi: {kernels: [cosine]}}")
     assert latentscale("run", job(), *few).code == 0
     ended = latentscale("run", job(output=f"{s3_url}/jobs"), *few, "--json")
     assert ended.code == 0, ended.err
@@ -330,7 +330,9 @@ def test_a_changed_job_reuses_what_it_can(
     assert all(t["resumed"] for t in others)
 
 
-@pytest.mark.parametrize("cluster", [SERIAL, "{kind: local, workers: 2}"])
+@pytest.mark.parametrize(
+    "cluster", [SERIAL, pytest.param("{kind: local, workers: 2}", marks=pytest.mark.full)]
+)
 def test_killed_in_the_middle_and_run_again_at_once(
     job: Callable[..., Path], latentscale: Command, tmp_path: Path, cluster: str
 ) -> None:

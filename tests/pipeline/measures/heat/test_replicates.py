@@ -63,7 +63,7 @@ def test_subsamples_are_traced_and_compared(
 ) -> None:
     monkeypatch.setattr("latentscale_pipeline.measures.shared.shard_blocks.BLOCK_BYTES", 8000)
     generator = np.random.default_rng(5)
-    rows = {"corpus": ring(1500, generator), "reference": ring(1500, generator, noise=0.4)}
+    rows = {"corpus": ring(900, generator), "reference": ring(900, generator, noise=0.4)}
     for role, vectors in rows.items():
         put(tmp_path, role, vectors)
     finished = run(tmp_path, {"count": 6, "rows": 300}, reference=str(tmp_path / "reference.zarr"))
@@ -99,7 +99,7 @@ def test_subsamples_are_traced_and_compared(
         for row in finished.results.document()["scores"]
     }
     weight = np.exp(-2 * (IMD_TIMES + 1 / IMD_TIMES))
-    shares = {"corpus": 300 / 1200, "reference": 300 / 1200}
+    shares = {"corpus": 300 / 600, "reference": 300 / 600}
     variance = sum(
         np.var(at_imd_times[role], axis=0, ddof=1) * share for role, share in shares.items()
     )
@@ -110,7 +110,7 @@ def test_subsamples_are_traced_and_compared(
     assert imd["differs"] == (imd["lower"] > 1.96 * expected)
     at_one = int(np.argmin(np.abs(np.log(times))))
     deviation = np.std(traces["corpus"], axis=0, ddof=1)[at_one]
-    expected = few * deviation * np.sqrt(300 / 1200)
+    expected = few * deviation * np.sqrt(300 / 600)
     assert errors["heat_trace", "corpus"] == pytest.approx(expected, rel=1e-6)
 
 

@@ -261,19 +261,19 @@ def test_row_blocks_give_the_trace_of_one_block(
     laplacian: str,
     distribution: str,
 ) -> None:
-    rows = clustered(1500)
+    rows = clustered(900)
     monkeypatch.setattr("latentscale_pipeline.measures.heat.plan.GRAPH_BYTES", 0)
     monkeypatch.setattr("latentscale.heat.row_blocks.BATCH", 12)
     keys = {"probes": 20, "laplacian": laplacian, "steps": 6, "distribution": distribution}
     traces = []
-    for size in (200, 1500):
+    for size in (200, 900):
         monkeypatch.setattr(f"{SIZES}.VERTEX_BLOCK", size)
         finished = run(rows, name=f"blocks-{size}", **keys)
         traces.append(finished.results.document()["measures"]["heat"]["corpus"])
         timings = {timing["stage"]: timing for timing in finished.results.document()["timings"]}
         # Three batches of twelve, twelve and four vectors; two iterations a step.
         iterations = 3 * 6 * 2
-        assert timings["heat-corpus"]["tasks"] == 1 + iterations * (-(-1500 // size) + 1)
+        assert timings["heat-corpus"]["tasks"] == 1 + iterations * (-(-900 // size) + 1)
     for key in ("trace", "lower", "upper", "standard_error"):
         np.testing.assert_allclose(traces[0][key], traces[1][key], rtol=1e-9, atol=1e-14)
     form = normalised_laplacian if laplacian == "normalized" else unnormalised_laplacian
@@ -314,7 +314,7 @@ def test_row_blocks_go_on_until_the_trace_is_known(
     run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("latentscale_pipeline.measures.heat.plan.GRAPH_BYTES", 0)
-    finished = run(clustered(1500), tolerance=0.05, laplacian="unnormalized", steps="auto")
+    finished = run(clustered(900), tolerance=0.05, laplacian="unnormalized", steps="auto")
     found = finished.results.document()["measures"]["heat"]["corpus"]
     assert found["steps"] in (20, 40, 80)
     graph = unnormalised_laplacian(symmetrise(lists_of(finished)))

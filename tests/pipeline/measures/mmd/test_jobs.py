@@ -82,13 +82,13 @@ def test_the_bracket_of_a_linear_kernel_has_the_unit_of_the_data(tmp_path: Path)
 def test_features_of_many_rows_give_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpus, reference = corpora(1000, 800)
+    corpus, reference = corpora(600, 500)
     pairs = by_kernel(run(tmp_path / "pairs", corpus, reference, KERNELS))
     monkeypatch.setattr(plan, "PAIRED_ROWS", 100)
     found = by_kernel(run(tmp_path / "features", corpus, reference, KERNELS))
     rows = np.concatenate([corpus, reference]).astype("f4").astype(float)
     for name, row in found.items():
-        expected = unbiased(matrix(name, rows), 1000)
+        expected = unbiased(matrix(name, rows), 600)
         assert row["lower"] - 1e-11 <= expected <= row["upper"] + 1e-11
         assert row["sampling_error"] == pytest.approx(pairs[name]["sampling_error"], rel=0.15)
         assert row["expected"]["upper"] == pytest.approx(pairs[name]["expected"]["upper"], rel=0.4)

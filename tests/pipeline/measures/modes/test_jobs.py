@@ -62,8 +62,8 @@ def test_they_are_eigenvectors_and_name_their_rows(tmp_path: Path) -> None:
 
 def test_samples_of_one_source_and_a_corpus_beside_itself(tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
-    corpus, _ = kinds(generator, 600, [0.25] * 4)
-    reference, _ = kinds(generator, 500, [0.25] * 4)
+    corpus, _ = kinds(generator, 300, [0.25] * 4)
+    reference, _ = kinds(generator, 250, [0.25] * 4)
     results = run(tmp_path / "samples", corpus, reference)
     assert all(row["expected"]["p"] > 0.01 for row in results["scores"])
     twice = np.concatenate([corpus, corpus])
@@ -126,8 +126,8 @@ def test_the_rbf_kernel_finds_kinds_by_their_place(tmp_path: Path) -> None:
     from scipy.spatial.distance import cdist
 
     generator = np.random.default_rng(3)
-    corpus, ours = kinds(generator, 300, [0.4, 0.1, 0.5])
-    reference, theirs = kinds(generator, 250, [0.1, 0.4, 0.5])
+    corpus, ours = kinds(generator, 240, [0.4, 0.1, 0.5])
+    reference, theirs = kinds(generator, 200, [0.1, 0.4, 0.5])
     for rows, kind in ((corpus, ours), (reference, theirs)):
         rows[kind == 0] *= 3.0
         rows[kind == 1, :2] = rows[kind == 1, 1::-1]  # in the direction of the first kind
@@ -138,7 +138,7 @@ def test_the_rbf_kernel_finds_kinds_by_their_place(tmp_path: Path) -> None:
     rows = np.concatenate([corpus, reference]).astype("f4")
     values, vectors = np.linalg.eigh(np.exp(-cdist(rows, rows, "sqeuclidean") / 0.5))
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    weights = np.concatenate([np.full(300, 1.0 / 300), np.full(250, -1.0 / 250)])
+    weights = np.concatenate([np.full(240, 1.0 / 240), np.full(200, -1.0 / 200)])
     true = np.linalg.eigvalsh((root * weights) @ root)
     for row, value in zip(results["scores"][2:], (true[-1], -true[0]), strict=True):
         assert row["bounds"] == "interval95"
@@ -158,11 +158,11 @@ def test_the_bandwidth_is_the_median_distance_or_has_a_reason(tmp_path: Path) ->
     from scipy.spatial.distance import pdist
 
     generator = np.random.default_rng(4)
-    rows = generator.normal(size=(240, 5))
-    results = run(tmp_path / "median", rows[:120], rows[120:], "kernels: [rbf], count: 1")
+    rows = generator.normal(size=(200, 5))
+    results = run(tmp_path / "median", rows[:100], rows[100:], "kernels: [rbf], count: 1")
     bandwidth = results["measures"]["modes"]["bandwidth"]
-    assert bandwidth == pytest.approx(np.median(pdist(rows[120:].astype("f4"))), rel=1e-6)
-    equal = run(tmp_path / "equal", rows[:120], np.ones((120, 5)), "kernels: [rbf]")
+    assert bandwidth == pytest.approx(np.median(pdist(rows[100:].astype("f4"))), rel=1e-6)
+    equal = run(tmp_path / "equal", rows[:100], np.ones((100, 5)), "kernels: [rbf]")
     assert equal["measures"]["modes"] == {"novel": [], "missing": []}
     assert all("so it can't be a bandwidth" in row["reason"] for row in equal["scores"])
 
