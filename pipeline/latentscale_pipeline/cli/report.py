@@ -10,7 +10,7 @@ import click
 from latentscale_pipeline.cli.compare import compare_with
 from latentscale_pipeline.cli.options import ALLOW_INCOMPARABLE, OUTPUT, WRITTEN_AS, taking
 from latentscale_pipeline.cli.text_files import write_text
-from latentscale_pipeline.compare.gate_checks import refuse_unchecked
+from latentscale_pipeline.compare.gate_checks import GateResult, refuse_unchecked
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.history.entries import make_entry
@@ -52,12 +52,13 @@ def report(
     """
     if gates_file is not None and (series or len(jobs) == 1):
         raise click.UsageError("--gates compares a job with a baseline; name both")
+    gates: Sequence[GateResult] = ()
     if series:
         made = _of_series(jobs)
     elif len(jobs) == 1:
         made = _of_job(jobs[0])
     else:
-        made = _of_comparison(jobs, gates_file, allow_incomparable)
+        made, gates = _of_comparison(jobs, gates_file, allow_incomparable)
     if figures is not None:
         _write_figures(figures, made)
     write_text(output, FORMATS[written_as](made))
@@ -65,6 +66,7 @@ def report(
         for job in jobs:
             _enter_in_inventory(job, Path(output))
         click.echo(f"report: {output}", err=True)
+    refuse_unchecked(gates)
 
 
 def _write_figures(folder: str, made: Report) -> None:
@@ -90,12 +92,13 @@ def _of_job(url: str) -> Report:
     return job_report(read_job(url).results, read_provenance(url))
 
 
-def _of_comparison(jobs: Sequence[str], gates_file: str | None, allow_incomparable: bool) -> Report:
+def _of_comparison(
+    jobs: Sequence[str], gates_file: str | None, allow_incomparable: bool
+) -> tuple[Report, Sequence[GateResult]]:
     first, *others, baseline = (read_job(url) for url in jobs)
     comparison, gates = compare_with(baseline, first, gates_file, allow_incomparable)
-    refuse_unchecked(gates or ())
     further = [compare_with(baseline, job, None, allow_incomparable)[0] for job in others]
-    return comparison_report([comparison, *further], gates)
+    return comparison_report([comparison, *further], gates), gates or ()
 
 
 def _of_series(jobs: Sequence[str]) -> Report:

@@ -14,7 +14,7 @@ from latentscale_pipeline.cli.options import JSON, KEEP, OVERRIDES, QUIET, VERBO
 from latentscale_pipeline.cli.run import echo_ingest
 from latentscale_pipeline.cli.run_progress import show_progress
 from latentscale_pipeline.cli.text_files import read_text
-from latentscale_pipeline.errors import GateFailed
+from latentscale_pipeline.errors import BadInput, GateFailed
 from latentscale_pipeline.history.entries import format_gates
 from latentscale_pipeline.report.verdict import format_verdict
 from latentscale_pipeline.results.model import Verdict
@@ -105,13 +105,18 @@ def _end(outcome: Outcome, history: str, as_json: bool) -> None:
         if entry.failed:
             for command in outcome.look:
                 click.echo(f"rows:       {command}")
+        if entry.failed and not outcome.unchecked:
             place = shlex.quote(strip_credentials(history))
             accept = f"latentscale history accept {place} {entry.job} --reason WHY"
             click.echo(f"if wanted:  {printable(accept)}")
-    failures = entry.failures.splitlines()
+    failures = [line for line in entry.failures.splitlines() if line not in outcome.unchecked]
     for failure in failures:
         click.echo(f"gate failed: {failure}", err=True)
     for warning in entry.warnings.splitlines():
         click.echo(f"gate warned: {warning}", err=True)
+    for refusal in outcome.unchecked[1:]:
+        click.echo(f"gate unchecked: {refusal}", err=True)
+    if outcome.unchecked:
+        raise BadInput(outcome.unchecked[0])
     if entry.failed:
         raise GateFailed(f"{counted(len(failures), 'gate')} failed")

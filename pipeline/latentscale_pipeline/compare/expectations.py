@@ -88,9 +88,12 @@ def _errors_add_up(score: Score, job: FinishedJob, baseline: FinishedJob) -> boo
 
 
 def label_scores(
-    labels: Collection[str], job: FinishedJob, baseline: FinishedJob
+    labels: Collection[str] | None, job: FinishedJob, baseline: FinishedJob
 ) -> list[ComparedScore]:
-    """Return the shares of labels with where the baseline puts them, each judged alone."""
+    """Return the shares of labels with where the baseline puts them, each judged alone.
+
+    With None, those of all labels of enough rows, each judged among all.
+    """
     counts = [
         (each, _of_label(name, each, job, baseline))
         for name, each in _counts(job, baseline, labels)
@@ -135,7 +138,7 @@ def _has_scales(score: Score, job: FinishedJob) -> bool:
 
 
 def _counts(
-    job: FinishedJob, baseline: FinishedJob | None, labels: Collection[str] = ()
+    job: FinishedJob, baseline: FinishedJob | None, labels: Collection[str] | None = ()
 ) -> Iterator[tuple[str, CountedBetween]]:
     rows = job.results.corpora.by_role()
     usual_rows = rows if baseline is None else baseline.results.corpora.by_role()

@@ -219,11 +219,17 @@ def _check_gate(
 def _with_label(comparison: Comparison, gate: Gate) -> tuple[Comparison, bool]:
     """Add the share of the label that a gate names, judged alone, and say whether it is there.
 
-    Only the least usual shares are scores of a comparison, judged among all. A gate that names no
-    measure means another score of the label, if there is one.
+    Only the least usual shares are scores of a comparison, judged among all. A gate with limits
+    that names their measure and no label means the shares of all labels.
     """
     if gate.label is None:
-        return comparison, False
+        limits = any(getattr(gate, name) is not None for name in LIMITS)
+        if not limits or gate.measure is None or "label" in gate.selectors:
+            return comparison, False
+        every = label_scores(None, comparison.job, comparison.baseline)
+        every = [share for share in every if share.score.measure == gate.measure]
+        kept = [s for s in comparison.scores if not every or s.score.measure != gate.measure]
+        return replace(comparison, scores=(*kept, *every)), False
     shares = label_scores([gate.label], comparison.job, comparison.baseline)
     if not shares:  # the baseline has no labels
         alone = label_scores_of_job([gate.label], comparison.job)
@@ -235,8 +241,6 @@ def _with_label(comparison: Comparison, gate: Gate) -> tuple[Comparison, bool]:
         if score.score.label != gate.label or score.score.measure not in measures
     ]
     wanted = measures if gate.measure is None else measures & {gate.measure}
-    if gate.measure is None and any(score.score.label == gate.label for score in others):
-        wanted = set()
     added = [share for share in shares if share.score.measure in wanted]
     return replace(comparison, scores=(*others, *added)), bool(added)
 

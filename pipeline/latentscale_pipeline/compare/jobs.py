@@ -16,18 +16,23 @@ from latentscale_pipeline.compare.comparability import (
 )
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.expectations import expect_scores
-from latentscale_pipeline.compare.rows_changed import RowChanges
+from latentscale_pipeline.compare.rows_changed import RowChanges, are_rows_gone
+from latentscale_pipeline.config.job import OWN_SCALES
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.verdict import judge_change, look_commands
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Results, RowsToLookAt, Score, Verdict
 from latentscale_pipeline.results.part import Role
+from latentscale_pipeline.storage.urls import strip_credentials
 from latentscale_pipeline.views.formatting import format_apart, printable
 
 SAME_ROWS = Verdict(
     value="no_difference_found",
     reason="Both jobs measured the same rows.",
 )
+
+NEW_SINCE = "--new-since"
+"""The option of ``rows`` that lists what only the job's corpus has."""
 
 SAME_SCALE = 1e-6
 """Relative difference up to which two scales count as equal."""
@@ -122,7 +127,11 @@ class Comparison:
         alone = self.job.url == self.baseline.url
         commands = look_commands(self.job.results if alone else self.results, self.job.url)
         chosen = [command for command in commands if " --" in command]
-        return list_of_baseline(chosen, self.job.url, self.baseline.url, self.new_reasons)
+        listed = list_of_baseline(chosen, self.job.url, self.baseline.url, self.new_reasons)
+        of_baseline = [each for each in listed if each not in chosen and NEW_SINCE not in each]
+        if of_baseline and are_rows_gone(self.baseline):
+            return [command for command in listed if command not in of_baseline]
+        return listed
 
     @property
     def new_reasons(self) -> list[str]:
@@ -164,9 +173,15 @@ class Comparison:
             if any(each.kind == "own scale" for each in found.mismatches)
         )
         also = "; samples are compared all the same, each at its own scale" if sampled else ""
+        lent = [
+            f"; {who} takes them from {strip_credentials(str(source))}"
+            for who, job in (("this job", self.job), ("the baseline", self.baseline))
+            if (source := (job.settings or {}).get("scales_from", "auto")) not in OWN_SCALES
+        ]
+        had = "the jobs differ in" if lent else "each job derived its own"
         return (
-            f"each job derived its own {' and '.join(own)}, so the differences of scores that "
-            f"depend on it are left out{also}"
+            f"{had} {' and '.join(own)}{''.join(lent)}, so the differences of scores that depend "
+            f"on it are left out{also}"
         )
 
     @property
@@ -225,7 +240,7 @@ def list_of_baseline(
         printable(f"rows {shlex.quote(folder)}{of}")
         for folder, of in ((job, " --of reference"), (baseline, ""))
     )
-    since = printable(f" --new-since {shlex.quote(baseline)}")
+    since = printable(f" {NEW_SINCE} {shlex.quote(baseline)}")
     return [
         command.replace(beside, usual, 1) + since * (command.partition(" --only ")[2] in new)
         for command in commands

@@ -184,6 +184,23 @@ def _open(job: FinishedJob) -> Corpus | None:
         return None
 
 
+def are_rows_gone(job: FinishedJob) -> bool:
+    """Return whether the corpus of a job isn't on this machine any more as it was measured.
+
+    A corpus elsewhere, or one of which shards were left out, counts as still there.
+    """
+    known = job.corpora.get("corpus")
+    if known is None or known.excluded_shards:
+        return False
+    try:
+        place = job.locate("corpus")
+        if place is None or not ObjectStore(place).is_local:
+            return False
+        return find_earlier(open_corpus(place), known.n, known.fingerprint) is None
+    except (LatentscaleError, OSError):
+        return True
+
+
 def _hash_ids(corpus: Corpus) -> Hashes | None:
     """Return a hash of every id, in the order of rows; None without ids."""
     blocks = list(hash_ids(corpus.companion_blocks("ids")))

@@ -26,6 +26,9 @@ from latentscale_pipeline.config.overrides import apply_override, drop_settings_
 from latentscale_pipeline.config.section import Section, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
 
+OWN_SCALES = ("auto", "corpus", "reference")
+"""Values of ``scales_from`` that don't name a job."""
+
 
 class Replicates(Section):
     """Repetitions with random row orders or, with ``rows``, on random subsamples."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.config.job import OWN_SCALES, JobConfig
 from latentscale_pipeline.storage.canonical import digest, slug
 
 
@@ -31,11 +31,12 @@ def config_hash(
     corpus, reference : str
         Fingerprints of the corpora.
     fixed_scales : mapping, optional
-        The scales taken from a finished job. Their values are hashed, not the job's address.
+        The scales taken from a finished job. Their values are hashed, not the job's address; a job
+        that needs none of them is that of ``scales_from: auto``.
     beside : mapping, optional
         Checksums of the ids, and of what measures read besides the vectors.
     """
-    sampling = config.sampling.model_dump(exclude_defaults=True)
+    sampling, own = config.sampling.model_dump(exclude_defaults=True), config.scales_from
     return digest(
         {
             **({"beside": beside} if beside else {}),
@@ -46,7 +47,7 @@ def config_hash(
             "seed": config.seed,
             "replicates": config.replicates.model_dump(),
             "budget": config.budget.model_dump(),
-            "scales_from": fixed_scales or config.scales_from,
+            "scales_from": fixed_scales or (own if own in OWN_SCALES else "auto"),
             "measures": {name: part.model_dump() for name, part in config.measures.items()},
         }
     )

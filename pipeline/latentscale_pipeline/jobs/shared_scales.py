@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.config.job import OWN_SCALES, JobConfig
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.objects import ObjectStore
-
-WORDS = ("auto", "corpus", "reference")
-"""Values of ``scales_from`` that don't name a job."""
 
 
 def read_scales(config: JobConfig) -> dict[str, float]:
@@ -34,7 +31,7 @@ def read_scales(config: JobConfig) -> dict[str, float]:
     BadInput
         If the named job isn't finished, or didn't derive a scale that is needed.
     """
-    if config.scales_from in WORDS:
+    if config.scales_from in OWN_SCALES:
         return {}
     scales = find_scales(config)
     missing = [name for name, value in scales.items() if value is None]

@@ -558,7 +558,12 @@ class Measure(ABC):
         return section
 
     def counts_between(
-        self, found: Any, usual: Any, rows: int, usual_rows: int, labels: Collection[str] = ()
+        self,
+        found: Any,
+        usual: Any,
+        rows: int,
+        usual_rows: int,
+        labels: Collection[str] | None = (),
     ) -> Iterator[CountedBetween]:
         """Yield its shares of rows, and where those of another job's corpus put them.
 
@@ -569,9 +574,10 @@ class Measure(ABC):
             for: the reference of the same job is then the other corpus.
         rows, usual_rows : int
             Rows of both corpora.
-        labels : collection of str
-            Labels whose shares are asked for, and nothing else; each is then judged alone. Without
-            any, the shares that a comparison shows.
+        labels : collection of str or None
+            Labels whose shares are asked for, and nothing else; each is then judged alone. With
+            None, those of all labels of enough rows, each judged among all. Without any, the shares
+            that a comparison shows.
         """
         yield from ()
 

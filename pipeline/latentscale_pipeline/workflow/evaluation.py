@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from latentscale_pipeline.compare.document import comparison_document, dump_document
-from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
+from latentscale_pipeline.compare.gate_checks import GateResult, try_gates
 from latentscale_pipeline.compare.gates import Gate, check_names
 from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.compare.report import comparison_report, first_report
@@ -74,6 +74,8 @@ class Outcome:
         Why there is no baseline, where the entry has none.
     look : sequence of str
         Commands that list the rows behind the verdict.
+    unchecked : sequence of str
+        Why gates couldn't be checked. If there are any, the entry isn't registered.
     """
 
     entry: Entry | None
@@ -81,6 +83,7 @@ class Outcome:
     comparison: str = ""
     no_baseline: str = ""
     look: Sequence[str] = ()
+    unchecked: Sequence[str] = ()
 
 
 def evaluate(
@@ -166,7 +169,7 @@ def evaluate(
                     rows=None if baseline is None else count_changes(job, usual),
                 )
                 earlier = registry.earlier(workflow.name, job, today=True)
-                results = check_gates(gates, comparison, where, earlier)
+                results = try_gates(gates, comparison, where, earlier)
                 for result in results:
                     if result.remark:
                         echo(f"{result.gate}: {result.remark}")
@@ -178,17 +181,24 @@ def evaluate(
                     baseline=baseline,
                     companions=_companions(plan),
                     passed=all(result.passed for result in results) if results else None,
-                    failures=_messages(results, "failed"),
+                    failures=_messages(results, "failed", "unchecked"),
                     warnings=_messages(results, "warned"),
                     verdict=None if baseline is None else comparison.verdict,
                     scores=None if baseline is None else comparison.scores_of_job,
                 )
-                registry.add(entry)
-                # A job that is evaluated anew may have been accepted before.
-                entry = _registered(registry, key) or entry
+                unchecked = [result.refusal for result in results if result.refusal]
+                if not unchecked:
+                    registry.add(entry)
+                    # A job that is evaluated anew may have been accepted before.
+                    entry = _registered(registry, key) or entry
                 _notify_all(workflow, registry, entry, echo)
-                look = comparison.look_commands
-                return Outcome(entry, comparison=page, no_baseline=why, look=look)
+                return Outcome(
+                    entry,
+                    comparison=page,
+                    no_baseline=why,
+                    look=comparison.look_commands,
+                    unchecked=unchecked,
+                )
         except Held as held:
             echo(f"another run of {workflow.name} is under way ({held.holder}): stepping aside")
             return Outcome(None)
@@ -297,12 +307,13 @@ def _identify(
 
     With the rule ``latest`` the baseline isn't part of the key, because every job that passes would
     change the keys of those before. So the same rows may meet another baseline: where others were
-    evaluated since, or the one of then was rejected, it is part of the key.
+    evaluated since, or the one of then was rejected, it is part of the key, with the time of its
+    own evaluation.
     """
     moving = workflow.baseline == "latest"
     key = _key(workflow, plan, gates, "latest" if moving else baseline)
     found = _registered(registry, key)
-    if not moving or found is None or found.baseline == _stripped(baseline):
+    if not moving or found is None:
         return key, found
     moved = any(
         (entry.registered > found.registered and not _has_rows_of(entry, plan))
@@ -311,7 +322,9 @@ def _identify(
     )
     if not moved:
         return key, found
-    key = _key(workflow, plan, gates, baseline)
+    address = _stripped(baseline)
+    times = [e.registered for e in registry.entries(workflow.name) if e.url == address]
+    key = _key(workflow, plan, gates, f"{address} of {max(times, default='')}")
     return key, _registered(registry, key)
 
 
@@ -346,8 +359,8 @@ def _key(workflow: Workflow, plan: Plan, gates: Sequence[Gate], baseline: str | 
     )[:16]
 
 
-def _messages(results: Sequence[GateResult], outcome: str) -> str:
-    return "\n".join(result.message for result in results if result.outcome == outcome)
+def _messages(results: Sequence[GateResult], *outcomes: str) -> str:
+    return "\n".join(result.message for result in results if result.outcome in outcomes)
 
 
 def _store_comparison(
@@ -415,5 +428,6 @@ def describe_outcome(outcome: Outcome) -> Mapping[str, Any]:
         "stepped_aside": False,
         "evaluation": outcome.entry.evaluation,
         "evaluated_before": outcome.again,
+        "unchecked": list(outcome.unchecked),
         "comparison": outcome.comparison,
     }

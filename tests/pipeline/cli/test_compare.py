@@ -410,5 +410,8 @@ def test_gates_that_can_be_checked_are_beside_one_that_can_not(
     assert "| unchecked:<br>" in text
     shown = latentscale("compare", *jobs, "--gates", path).out.splitlines()
     assert "UNCHECKED  measure=geomca min=1 (can't be checked)" in shown
-    refused_report = latentscale("report", *jobs, "--gates", path, "--output", tmp_path / "r.md")
-    assert (refused_report.code, refused_report.err) == (2, f"latentscale: {reason}\n")
+    page = tmp_path / "r.md"
+    reported = latentscale("report", *jobs, "--gates", path, "--output", page)
+    assert reported.code == 2
+    assert reported.err == f"report: {page}\nlatentscale: {reason}\n"
+    assert reason.partition(": ")[2] in page.read_text()

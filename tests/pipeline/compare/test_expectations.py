@@ -1,6 +1,7 @@
 """The verdict of a comparison: jobs on corpora of one source, and on changed ones."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,10 @@ def test_corpora_of_other_sizes_are_compared_on_samples_of_one_size(run: Run) ->
     assert said.endswith("; samples are compared all the same, each at its own scale")
     here, there = format_apart(*cuts)
     assert f"cut-off scale of magnitude ({here} here, {there} there)" in said
+    lent = replace(many, settings={**(many.settings or {}), "scales_from": "jobs/big"})
+    said = compare(lent, few).describe_own_scales()
+    assert said.startswith("the jobs differ in ")
+    assert "; this job takes them from jobs/big, so the differences of scores" in said
     assert area.expected is not None
     # Asked to compare anyway, a gate and the table still take samples of one size.
     anyway = compare(many, few, allow_incomparable=True)

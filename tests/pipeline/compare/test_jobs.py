@@ -267,6 +267,19 @@ def test_name_place_seed_and_corpus_may_differ() -> None:
     assert not found.notes
 
 
+def test_the_distance_of_near_rows_decides_no_other_score_of_duplicates() -> None:
+    names = ("exact duplicates", "near-duplicates", "covered", "exact leaks", "leaks", "outliers")
+    jobs = [
+        job(
+            *(row(0.1, measure="duplicates", score=name) for name in names),
+            settings=with_setting("measures.duplicates", {"metric": "cosine", "within": within}),
+        )
+        for within in (0.05, 0.1)
+    ]
+    left_out = {score.score.score for score in compare(*jobs).scores if score.left_out}
+    assert left_out == {"near-duplicates", "covered", "leaks"}
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [

@@ -260,9 +260,13 @@ def test_identity_covers_what_determines_the_numbers() -> None:
         config_hash(read(text, "group_by=labels"), "f1", None),
         config_hash(read(text, "budget.pairs=1e9"), "f1", None),
         config_hash(read(text, "scales_from=corpus"), "f1", None),
+        config_hash(read(text, "scales_from=jobs/usual"), "f1", None, {"bandwidth": 2.0}),
         config_hash(read(text, "measures={heat: {k: 6}, magnitude: {}, vendi: {}}"), "f1", None),
     ]
-    assert len({base, *other}) == 8
+    assert len({base, *other}) == 9
+    # A job that takes no scale from another is the same whichever it names.
+    named = [config_hash(read(text, f"scales_from={job}"), "f1", None, {}) for job in ("a", "./a")]
+    assert named == [base, base]
 
 
 def test_canonical_form() -> None:

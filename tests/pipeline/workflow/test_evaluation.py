@@ -304,6 +304,50 @@ def test_rows_that_come_back_meet_the_baseline_of_today(place: Path, latentscale
     assert night(latentscale, 1).code == 0
 
 
+def test_the_latest_is_the_job_that_was_evaluated_last(place: Path, latentscale: Command) -> None:
+    """Also one whose rows alternate with others; without scales they have one job each."""
+    write_workflow(place, gates=[])
+    few = ("-o", "job.measures={vendi: {kernels: [cosine], orders: [1]}}")
+    for number in (1, 2, 1, 2, 1, 1):
+        ended = night(latentscale, number, *few)
+        assert ended.code == 0, ended.err
+    assert "was evaluated before" in ended.err
+    registry = Registry.existing(str(place / "history"))
+    entries = sorted(registry.entries(), key=lambda entry: entry.registered)
+    first, second = (entries[night].url for night in (0, 1))
+    assert [entry.url for entry in entries] == [first, second, first, second, first]
+    assert len(list(place.glob("jobs/nightly-*"))) == 2
+    assert f"baseline:   {first}" in night(latentscale, 3, *few).out
+
+
+def test_a_gate_that_cannot_be_checked_hides_no_other(place: Path, latentscale: Command) -> None:
+    vendi = {"measure": "vendi", "kernel": "cosine", "order": 1, "of": "corpus"}
+    gates = [vendi | {"max": 1.0}, vendi | {"scale": 7.0, "min": 1.0}, vendi | {"min": 1.0}]
+    told = {"command": ["sh", "-c", "cat >> told.json"], "when": "failure"}
+    write_workflow(place, gates=gates, notify=[told])
+    few = ("-o", "job.measures={vendi: {kernels: [cosine], orders: [1]}}", "--allow-code")
+    for _ in range(2):
+        ended = night(latentscale, 1, *few)
+        assert ended.code == 2
+        failed, refused = ended.err.splitlines()[-2:]
+        assert failed.startswith("gate failed: vendi cosine, order 1 (corpus) is ")
+        assert refused.startswith("latentscale: nightly.yaml: gates.1 selects no score")
+        assert "comparison: " in ended.out
+        assert "accept" not in ended.out
+    document = json.loads((place / "told.json").read_text())
+    assert (document["passed"], len(document["failures"])) == (False, 2)
+    [page] = place.glob("history/evaluations/*/comparison.json")
+    outcomes = [gate["outcome"] for gate in json.loads(page.read_text())["gates"]]
+    assert outcomes == ["failed", "unchecked", "passed"]
+    described = json.loads(night(latentscale, 1, *few, "--json").out)
+    assert described["unchecked"] == [refused.removeprefix("latentscale: ")]
+    assert Registry.existing(str(place / "history")).entries() == []
+    # Once every gate can be checked, it is registered.
+    write_workflow(place, gates=gates[::2], notify=[told])
+    assert night(latentscale, 1, *few).code == 1
+    assert len(Registry.existing(str(place / "history")).entries()) == 1
+
+
 def test_rows_are_judged_again_once_their_baseline_is_rejected(
     place: Path, latentscale: Command
 ) -> None:

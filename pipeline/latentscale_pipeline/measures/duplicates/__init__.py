@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import (
@@ -18,6 +19,8 @@ from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.measures.duplicates.report import DuplicatesReport
 from latentscale_pipeline.measures.duplicates.results import DuplicatesResults
 from latentscale_pipeline.measures.duplicates.rows import FILTERS, row_columns
+from latentscale_pipeline.measures.duplicates.scores import NEARLY_THE_SAME
+from latentscale_pipeline.results.model import Score
 
 
 class DuplicatesMeasure(Measure):
@@ -48,18 +51,24 @@ class DuplicatesMeasure(Measure):
         """Return whether rows are searched for, and not in a job that does without ranges."""
         return section is not None and facts.samples > 0
 
+    def deciding_settings(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+        """Leave out the distance, except for the scores of rows that are nearly the same."""
+        near = score.score in NEARLY_THE_SAME
+        return {key: settings[key] for key in settings if near or key != "within"}
+
     def counts_between(
         self,
         found: DuplicatesResults,
         usual: DuplicatesResults,
         rows: int,
         usual_rows: int,
-        labels: Collection[str] = (),
+        labels: Collection[str] | None = (),
     ) -> Iterator[CountedBetween]:
         """Yield the counts of rows, as shares of those that were looked at; of no label."""
         from latentscale_pipeline.measures.duplicates.collect import counts_between
 
-        return iter(()) if labels else counts_between(found, usual, rows / usual_rows)
+        of_labels = labels is None or len(labels) > 0
+        return iter(()) if of_labels else counts_between(found, usual, rows / usual_rows)
 
     def row_columns(self, found: DuplicatesResults, role: Role) -> list[RowColumn]:
         """Return the nearest rows, what a row repeats, and whether it leaks or lies apart."""

@@ -8,6 +8,9 @@ NEAR_ROWS_LEFT_OUT = (
 )
 """Why a share of near rows has no expected range."""
 
+NEARLY_THE_SAME = frozenset({"near-duplicates", "covered", "leaks"})
+"""Scores that depend on the distance up to which rows are nearly the same."""
+
 SCORES = define_scores(
     "duplicates",
     {

@@ -51,9 +51,9 @@ class LabelSharesMeasure(Measure):
         usual: LabelSharesResults | None,
         rows: int,
         usual_rows: int,
-        labels: Collection[str] = (),
+        labels: Collection[str] | None = (),
     ) -> Iterator[CountedBetween]:
-        """Yield the shares of the labels whose shares are least usual, or of some labels."""
+        """Yield the shares of the labels that are least usual, of some labels, or of all."""
         from latentscale_pipeline.measures.label_shares.collect import label_between
 
         return label_between(found, usual, rows, usual_rows, labels)

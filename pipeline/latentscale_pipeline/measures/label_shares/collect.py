@@ -95,9 +95,9 @@ def label_between(
     usual: LabelSharesResults | None,
     rows: int,
     usual_rows: int,
-    asked: Collection[str] = (),
+    asked: Collection[str] | None = (),
 ) -> Iterator[CountedBetween]:
-    """Compare the labels of two corpora; yield those that are asked for, or the least usual."""
+    """Compare the labels of two corpora; yield those asked for, all, or the least usual."""
     if usual is None:  # the reference, of which the labels of few rows aren't known
         usual = LabelSharesResults(
             labels=[
@@ -123,7 +123,8 @@ def label_between(
         # Earlier versions stored no labels of few rows.
         enough = [label for label in enough if label in ours and label in theirs]
     if enough:
-        for label, share in _least_usual(_compare(ours, theirs, enough, rows, usual_rows)):
+        shares = _compare(ours, theirs, enough, rows, usual_rows)
+        for label, share in _among(shares) if asked is None else _least_usual(shares):
             yield CountedBetween("corpus", "share", ExpectedScore(rows, share), label)
 
 
@@ -133,12 +134,18 @@ def _enough(ours: Mapping[str, int], theirs: Mapping[str, int]) -> list[str]:
     return [label for label in known if ours.get(label, 0) + theirs.get(label, 0) >= MIN_ROWS]
 
 
+def _among(
+    shares: Sequence[tuple[str, ExpectedCount]],
+) -> list[tuple[str, ExpectedCount]]:
+    """Judge each label among all."""
+    return [(label, replace(share, chosen_from=len(shares))) for label, share in shares]
+
+
 def _least_usual(
     shares: Sequence[tuple[str, ExpectedCount]],
 ) -> list[tuple[str, ExpectedCount]]:
     """Return the least usual label, and further ones whose shares aren't usual either."""
-    of_many = [(label, replace(share, chosen_from=len(shares))) for label, share in shares]
-    first, *further = of_many
+    first, *further = _among(shares)
     return [first, *(each for each in further[: NAMED - 1] if each[1].p <= LEVEL)]
 
 

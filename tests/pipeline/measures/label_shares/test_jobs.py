@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -69,12 +70,13 @@ def test_a_gate_names_any_label(tmp_path: Path, latentscale: Callable[..., Ended
     ):
         corpus = store(tmp_path, name, draw(seed, 1500, weights), seed, 1500)
         output = str(tmp_path / name)
-        measures: dict[str, Any] = {"duplicates": {}}
+        measures = {"duplicates": {}, "vendi": {"kernels": ["cosine"], "labels": True}}
         job = run(tmp_path, corpus, None, output=output, name=name, measures=measures)
         folders[name] = job.store.url
 
     def gated(job: str, **gate: Any) -> Ended:
-        gates = {"gates": [{"measure": "label_shares", **gate}]}
+        chosen = {"measure": "label_shares", **gate}
+        gates = {"gates": [{key: value for key, value in chosen.items() if value is not None}]}
         (tmp_path / "gates.yaml").write_text(json.dumps(gates))
         return latentscale(
             "compare", folders[job], folders["usual"], "--gates", tmp_path / "gates.yaml"
@@ -100,9 +102,26 @@ def test_a_gate_names_any_label(tmp_path: Path, latentscale: Callable[..., Ended
     assert f"latentscale rows {folders['usual']} --where 'label == \"prose\"'" in page
     shown = latentscale(*shlex.split(command)[2:], "--limit", 1)
     assert "prose" in shown.out
+    # Without a label every one is meant, judged among all where chance is asked for.
+    for limit in ({"max_drop": 0.3}, {"min": 0.1}, {"max_drop": 0.1, "significant": True}):
+        assert gated("alike", **limit).code == 0
+        ended = gated("cut", **limit)
+        assert (ended.code, "label prose" in ended.err) == (1, True), ended.err
+    assert gated("alike", max=0.3).code == 1
+    # So does a gate that names a label, beside other scores of it.
+    of_label = {"measure": None, "label": "prose", "max_drop": 0.3}
+    assert gated("alike", **of_label).code == 0
+    ended = gated("cut", **of_label)
+    assert "share (label prose) (corpus) fell by" in ended.err
     unknown = gated("alike", label="verse", min=0.1)
     assert unknown.code == 2
     assert "has label verse; no row of either corpus may have it" in unknown.err
+    # The command to list them isn't given where they aren't there any more.
+    store(tmp_path, "other", draw(9, 1500, shares), 9, 1500)
+    shutil.rmtree(tmp_path / "usual.zarr")
+    shutil.move(tmp_path / "other.zarr", tmp_path / "usual.zarr")
+    assert "prose" in latentscale("compare", folders["cut"], folders["usual"]).out
+    assert command not in latentscale("compare", folders["cut"], folders["usual"]).out
 
 
 def test_drift_counts_the_jobs_before_whatever_is_unusual_today(
