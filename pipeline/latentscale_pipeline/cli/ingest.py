@@ -21,9 +21,11 @@ from latentscale_pipeline.corpus.ingest.sources import (
     describe_sources,
     open_sources,
 )
+from latentscale_pipeline.errors import Interrupted
 from latentscale_pipeline.jobs.ingestion import ingest_runner, worker_runner
 from latentscale_pipeline.jobs.machine import usable_cores
 from latentscale_pipeline.progress import Progress, reported
+from latentscale_pipeline.views.formatting import printable
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -146,9 +148,13 @@ def ingest(
             run=run,
             progress=progress,
         )
-    for line in describe_sources(opened, written.manifest.arrays if grow else None):
-        click.echo(f"ingest: {line}", err=True)
-    show_corpus(written, as_json)
+    try:
+        for line in describe_sources(opened, written.manifest.arrays if grow else None):
+            click.echo(f"ingest: {line}", err=True)
+        show_corpus(written, as_json)
+    except (KeyboardInterrupt, Interrupted):
+        # Again the same rows would be appended a second time.
+        click.echo(f"interrupted; the rows are in {printable(written.url)}", err=True)
 
 
 def _runner(sources: Sources, workers: int | None, memory_limit: int, progress: Progress) -> Run:

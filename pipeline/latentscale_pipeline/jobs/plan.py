@@ -194,7 +194,9 @@ def make_plan(
             for url, _ in list(sources.values())[1:]:
                 find_corpus(url, config.output)  # a mistake in it is told before a long ingest
             corpora = {
-                role: ensure_corpus(url, config.output, progress, run_for).without(excluded)
+                role: ensure_corpus(url, config.output, progress, run_for, echo=echo).without(
+                    excluded
+                )
                 for role, (url, excluded) in sources.items()
             }
             if echo is not None:

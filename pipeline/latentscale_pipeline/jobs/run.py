@@ -63,7 +63,7 @@ from latentscale_pipeline.measures.finished_job import read_results
 from latentscale_pipeline.report import render_report
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.storage.artifacts import CorruptResult
-from latentscale_pipeline.storage.cancellation import Check, stop_when_asked
+from latentscale_pipeline.storage.cancellation import Check, refuse_if_succeeded, stop_when_asked
 from latentscale_pipeline.storage.canonical import plain
 from latentscale_pipeline.storage.events import EventLog
 from latentscale_pipeline.storage.lock import hold_lock, refuse_if_running, release_key
@@ -182,6 +182,7 @@ def run_job(
             # What an earlier version wrote may be damaged by now, so it isn't listed as right.
             if finished.computed or store.exists(INVENTORY_KEY):
                 # Written last, because it lists the record of this run, too.
+                refuse_if_succeeded(store, holder.attempt)
                 write_inventory(store, [release_key(store)])
             return finished
 
@@ -264,7 +265,9 @@ def _compute(
         # What was damaged is there again. The job keeps its place among others.
         times = {"started": before.job.started, "finished": before.job.finished}
         results = results.model_copy(update={"job": results.job.model_copy(update=times)})
-    store.write_checked("report.html", render_report(results, provenance).encode())
+    page = render_report(results, provenance).encode()
+    refuse_if_succeeded(store, attempt)
+    store.write_checked("report.html", page)
     # Its presence means that all numbers are there.
     store.write_checked("results.json", results.dump())
     store.collect_partial()

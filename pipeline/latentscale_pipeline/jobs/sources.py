@@ -179,7 +179,7 @@ def ingest_sources(
             with _suggesting_own_fields(role, name_key):
                 run_for = runner_for(config.cluster, progress, echo)
                 made[role] = ensure_corpus(
-                    patterns, config.output, progress, run_for, fields=choice
+                    patterns, config.output, progress, run_for, fields=choice, echo=echo
                 )
     for role, corpus in made.items():
         if echo is not None and (dropped := corpus.manifest.dropped).count:

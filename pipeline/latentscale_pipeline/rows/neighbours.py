@@ -224,11 +224,14 @@ def write_neighbours(
         if ids is not None:
             files.append(ids_file)
             arrays.append(ids)
-        for path, array in zip(files, arrays, strict=True):
-            with new_file(path, {".npy": np.save}, overwrite=overwrite) as (file, save):
+        with contextlib.ExitStack() as complete:
+            for path, array in zip(files, arrays, strict=True):
+                new = new_file(path, {".npy": np.save}, overwrite=overwrite)
+                file, save = complete.enter_context(new)
                 save(file, array)
-        if ids is None:
-            remove_file(ids_file)  # those of other rows
+            # Files of another graph must not stand beside those of this one, even after a kill.
+            for path in {*files, ids_file} if overwrite else ():
+                remove_file(path)
         return Written(files, lists.n, count)
 
 

@@ -89,7 +89,7 @@ def stop_when_asked(
             with suppress(LatentscaleError, OSError):  # the next check may succeed
                 reasons.extend(_cancelled(store, me))
                 if not reasons and looks % LOOKS_PER_LOCK == 0:
-                    reasons.extend(_succeeded(store, me))
+                    reasons.extend(_succeeded(store, me.attempt))
 
     def check() -> None:
         for reason in reasons:
@@ -112,9 +112,15 @@ def _cancelled(store: ObjectStore, me: Holder) -> Iterator[LatentscaleError]:
         )
 
 
-def _succeeded(store: ObjectStore, me: Holder) -> Iterator[LatentscaleError]:
+def refuse_if_succeeded(store: ObjectStore, attempt: str) -> None:
+    """Raise :class:`Incomplete` if another run has taken over a job from the run of an attempt."""
+    for reason in _succeeded(store, attempt):
+        raise reason
+
+
+def _succeeded(store: ObjectStore, attempt: str) -> Iterator[LatentscaleError]:
     holder = read_lock(store).holder
-    if holder is not None and holder.attempt not in {me.attempt, "unknown"}:
+    if holder is not None and holder.attempt not in {attempt, "unknown"}:
         yield Incomplete(
             f"{store.url}: process {holder.pid} on {holder.host} has taken over this job"
         )

@@ -18,7 +18,9 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs import run as runs
 from latentscale_pipeline.jobs.run import frozen_config
+from latentscale_pipeline.storage.lock import hold_lock
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests import oracles
 from tests.conftest import Ended
@@ -350,6 +352,27 @@ def test_killed_in_the_middle_and_run_again_at_once(
     assert timeless(found) == timeless(results_of(tmp_path / "undisturbed"))
     assert any(t["reason"] == "already done" for t in found["timings"])
     assert any(t["reason"] == "computed" for t in found["timings"])
+
+
+def test_a_run_that_was_replaced_writes_no_results(
+    job: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, latentscale: Command
+) -> None:
+    assemble = runs.assemble_results
+
+    def replaced(plan: Any, work: Any, *given: Any, **named: Any) -> Any:
+        results = assemble(plan, work, *given, **named)
+        with hold_lock(work.store, take_over=True):
+            work.store.write("results.json", b"theirs")
+        return results
+
+    monkeypatch.setattr(runs, "assemble_results", replaced)
+    few = ("-o", "measures={vendi: {kernels: [cosine]}}")
+    ended = latentscale("run", job(), *few)
+    assert ended.code == 3
+    assert ended.err.splitlines()[-1].endswith("has taken over this job")
+    [folder] = (tmp_path / "jobs").glob("toy-job-*")
+    assert (folder / "results.json").read_text() == "theirs"
+    assert not (folder / "report.html").exists()
 
 
 def test_terminated_politely(

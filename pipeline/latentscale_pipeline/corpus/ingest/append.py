@@ -7,17 +7,12 @@ until then the corpus is unchanged, even if the process is killed.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import time
-import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 
 import numpy as np
-import xxhash
 
 from latentscale_pipeline.corpus.corpus import GROUP_KEY, Corpus, open_corpus
 from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, Fingerprint
@@ -29,11 +24,14 @@ from latentscale_pipeline.corpus.ingest.encoding import (
     write_checked,
 )
 from latentscale_pipeline.corpus.ingest.sidecars import MAY_BE_MISSING
-from latentscale_pipeline.corpus.ingest.sources import COLUMNS, Sources, source_key
+from latentscale_pipeline.corpus.ingest.sources import COLUMNS, Sources
+from latentscale_pipeline.corpus.ingest.turns import take_turns
 from latentscale_pipeline.corpus.ingest.writing import (
     SHARD_BYTES,
     Piece,
     encode_piece,
+    interfered,
+    key_of_rows,
     open_given,
     plan_encoding,
     record_dropped,
@@ -54,9 +52,6 @@ from latentscale_pipeline.corpus.shards import group_document
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
-
-CLAIM_SECONDS = 10.0
-"""How long an append may take to replace the manifest before others take it for killed."""
 
 
 def append(
@@ -85,13 +80,29 @@ def append(
     BadInput
         If the sources are invalid or don't match the corpus, which stays unchanged.
     Incomplete
-        If a store can't be reached, or another process changed the corpus. A repeated call
+        If a store can't be reached, or another process writes the corpus. A repeated call
         continues.
     """
+    open_corpus(corpus_url)  # nothing is written where there is none
+    files = {"ids": ids, "labels": labels, "texts": texts, "weights": weights}
+    with take_turns(ObjectStore(corpus_url)):
+        return _append(
+            sources, corpus_url, files, dict(columns or {}), on_invalid, shard_bytes, run, progress
+        )
+
+
+def _append(
+    sources: Sources | Sequence[str],
+    corpus_url: str,
+    files: dict[str, str | None],
+    chosen: dict[str, str],
+    on_invalid: str,
+    shard_bytes: int,
+    run: Run,
+    progress: Progress,
+) -> Corpus:
     before = open_corpus(corpus_url)
     before.check_sizes()
-    files = {"ids": ids, "labels": labels, "texts": texts, "weights": weights}
-    chosen = dict(columns or {})
     asked = {*(name for name, file in files.items() if file), *chosen}
     opened, sidecars = open_given(sources, corpus_url, files, chosen)
     lacking = before.manifest.arrays.keys() - {sidecar.name for sidecar in sidecars} - asked
@@ -102,7 +113,7 @@ def append(
     _check_fit(before, opened, {sidecar.name for sidecar in sidecars})
     store = ObjectStore(corpus_url)
     number = len(before.manifest.vectors.appended) + 1
-    key = _key_of(opened, files, chosen)
+    key = key_of_rows(opened, files, chosen)
 
     def planned(number: int) -> Encoding:
         prefix = f"{APPENDED}/{number}-{key}/"
@@ -133,13 +144,6 @@ def append(
     store.collect_partial()
     store.remove_all(RECORDS)  # last: they tell a repeated append that the rows are there
     return corpus
-
-
-def _key_of(sources: Sources, files: Mapping[str, str | None], columns: Mapping[str, str]) -> str:
-    """Return a hash of what is appended, with the files and columns that belong to its rows."""
-    others = [[name, source_key([file])] for name, file in files.items() if file]
-    about = [sources.key, *others, *sorted(columns.items())] if others else [sources.key]
-    return xxhash.xxh3_64_hexdigest(json.dumps(about).encode())[:8]
 
 
 def _is_part(prefix: str, corpus: Corpus) -> bool:
@@ -214,50 +218,10 @@ def _finalise(
 
 
 def _replace_manifest(store: ObjectStore, before: Corpus, grown: Manifest) -> None:
-    """Store the new manifest, unless another append does so now or has done so since ``before``.
-
-    The claim comes before the look at the manifest, so whoever claims late finds it changed.
-    """
-    changed = Incomplete(
-        f"{store.url}: it was changed while rows were appended; run the same command again"
-    )
-    claims = _claim(store, len(grown.vectors.appended))
-    if claims is None:
-        raise changed
-    try:
-        if not before.is_current():
-            raise changed
-        store.write(MANIFEST_KEY, grown.to_bytes())
-    finally:
-        for claim in claims:
-            # One that stays makes the next append wait; an error would hide what was done.
-            with contextlib.suppress(BadInput, Incomplete):
-                store.remove(claim)
-
-
-def _claim(store: ObjectStore, number: int) -> list[str] | None:
-    """Claim an append, which of several processes only one can.
-
-    Returns
-    -------
-    list of str or None
-        The claim, after those of processes that were killed; None if another process has it.
-    """
-    mine, claims = uuid.uuid4().hex.encode(), list[str]()
-    while True:
-        claims.append(f"{APPENDED}/{number}.{len(claims) + 1}.json")
-        if store.create(claims[-1], mine, durable=False):
-            return claims
-        if not _is_left_behind(store, claims[-1]):
-            return None
-
-
-def _is_left_behind(store: ObjectStore, claim: str) -> bool:
-    """Return whether the claim stays: its process was killed, and its rows were never added."""
-    until = time.monotonic() + CLAIM_SECONDS
-    while (stays := store.exists(claim)) and time.monotonic() < until:
-        time.sleep(CLAIM_SECONDS / 50)
-    return stays
+    """Store the new manifest, unless the old one isn't there any more."""
+    if not before.is_current():
+        raise interfered(store)
+    store.write(MANIFEST_KEY, grown.to_bytes())
 
 
 def _fingerprint(corpus: Corpus) -> Fingerprint:

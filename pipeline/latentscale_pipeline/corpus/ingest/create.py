@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -46,12 +47,14 @@ from latentscale_pipeline.corpus.ingest.sources import (
     open_sources,
     source_key,
 )
+from latentscale_pipeline.corpus.ingest.turns import take_turns
 from latentscale_pipeline.corpus.ingest.writing import (
     DROPPED_KEYS,
     SHARD_BYTES,
     Piece,
     encode_piece,
     interfered,
+    key_of_rows,
     open_given,
     plan_encoding,
     record_dropped,
@@ -74,7 +77,7 @@ from latentscale_pipeline.corpus.shards import (
     plan_rows,
 )
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.progress import Echo, Progress, silent
 from latentscale_pipeline.storage.canonical import digest
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -96,6 +99,8 @@ def ingest(
     progress: Progress = silent,
     source_name: str | None = None,
     left_out: Sequence[str] = (),
+    wait: bool = False,
+    echo: Echo | None = None,
 ) -> Corpus:
     """Write a corpus from sources.
 
@@ -127,6 +132,10 @@ def ingest(
         What the manifest calls the sources instead of their paths, if these are temporary files.
     left_out : sequence of str
         Why the sources lack rows of a larger corpus.
+    wait : bool
+        Wait for another process that writes the corpus, and return what it has written.
+    echo : callable, optional
+        Called with a line when waiting begins.
 
     Returns
     -------
@@ -138,43 +147,57 @@ def ingest(
         If the sources, what belongs to their rows, or the target are invalid. An existing corpus
         stays unchanged.
     Incomplete
-        If a store can't be reached. A repeated call continues.
+        If a store can't be reached, or another process writes the corpus. A repeated call
+        continues.
     """
     if on_invalid not in ON_INVALID:
         raise ValueError(f"on_invalid must be one of {', '.join(ON_INVALID)}, not {on_invalid!r}")
     files = {"ids": ids, "labels": labels, "texts": texts, "weights": weights}
     opened, sidecars = open_given(sources, corpus_url, files, dict(columns or {}))
     store = ObjectStore(corpus_url)
-    _check_target(store, opened, overwrite)
-    before, is_new = _corpus_there(store), not store.exists("")
-    started = time.time()
+    planned = partial(
+        plan_encoding,
+        *(store, opened, _stored_dtype(opened, dtype), shard_bytes, on_invalid),
+        beside=key_of_rows(opened, files, dict(columns or {})),
+    )
+    started, is_new = time.time(), not store.exists("")
+    finished = not overwrite and _was_killed_afterwards(planned())
+    if not finished:
+        _check_target(store, opened, overwrite)
+    group = {GROUP_KEY: group_document(OWNERSHIP)}
+    if not store.exists(MANIFEST_KEY):  # mark the folder as ours before anything else is there
+        write_documents(store, group)
+
+    def remove_folder() -> None:
+        if is_new:
+            store.remove_empty_folder()
 
     def take_back() -> None:
         there = _corpus_there(store)
         if there is not None or not store.exists(MANIFEST_KEY):
             _collect_garbage(store, None if there is None else there.manifest, started)
-        if is_new:
-            store.remove_empty_folder()
 
-    with rollback_on_failure(take_back):
-        group = {GROUP_KEY: group_document(OWNERSHIP)}
-        if before is None:  # mark the folder as ours before anything else is written there
-            write_documents(store, group)
-        encoding = plan_encoding(
-            store,
-            opened,
-            _stored_dtype(opened, dtype),
-            shard_bytes,
-            on_invalid,
-            separator=_free_separator(store, before),
-        )
-        remove_other_records(encoding)
-        piece = encode_piece(encoding, sidecars, run, progress)
-        if source_name is not None:
-            named = tuple(replace(source, path=source_name) for source in piece.sources)
-            piece = replace(piece, sources=named)
-        manifest = _finalise(encoding, piece, group, before, tuple(left_out))
-        _collect_garbage(store, manifest, started)
+    with (
+        rollback_on_failure(remove_folder),
+        take_turns(store, wait=wait, echo=echo),
+        rollback_on_failure(take_back),
+    ):
+        if wait:
+            with contextlib.suppress(BadInput):
+                return _open_whole(corpus_url)
+        if finished:
+            _collect_garbage(store, open_corpus(corpus_url).manifest, started)
+        else:
+            _check_target(store, opened, overwrite)  # another process may have made it meanwhile
+            before = _corpus_there(store)
+            encoding = planned(separator=_free_separator(store, before))
+            remove_other_records(encoding)
+            piece = encode_piece(encoding, sidecars, run, progress)
+            if source_name is not None:
+                named = tuple(replace(source, path=source_name) for source in piece.sources)
+                piece = replace(piece, sources=named)
+            manifest = _finalise(encoding, piece, group, before, tuple(left_out))
+            _collect_garbage(store, manifest, started)
     try:
         corpus = open_corpus(corpus_url)
         corpus.check_sizes()
@@ -264,6 +287,7 @@ def ensure_corpus(
     run_for: Callable[[Sources], Run] | None = None,
     *,
     fields: FieldChoice | None = None,
+    echo: Echo | None = None,
 ) -> Corpus:
     """Open a corpus, or ingest sources that aren't a corpus yet.
 
@@ -281,6 +305,8 @@ def ensure_corpus(
     fields : FieldChoice, optional
         What is read as vectors, ids, labels, texts and weights; by default what
         :func:`open_sources` takes by itself.
+    echo : callable, optional
+        Called with a line if another process ingests the same, which is waited for.
 
     Raises
     ------
@@ -291,8 +317,6 @@ def ensure_corpus(
     if isinstance(found, Corpus):
         return found
     files = found.fields.files
-    with contextlib.suppress(BadInput):  # another run may have made it meanwhile
-        return _open_whole(found.target)
     return ingest(
         found.sources,
         found.target,
@@ -305,6 +329,8 @@ def ensure_corpus(
         overwrite=ObjectStore(found.target).exists(MANIFEST_KEY),
         run=run_serially if run_for is None else run_for(found.sources),
         progress=progress or silent,
+        wait=True,
+        echo=echo,
     )
 
 
@@ -409,6 +435,15 @@ def _corpus_there(store: ObjectStore) -> Corpus | None:
     with contextlib.suppress(BadInput):
         return open_corpus(store.address)
     return None
+
+
+def _was_killed_afterwards(encoding: Encoding) -> bool:
+    """Return whether the same rows were written by a process that was killed right then.
+
+    It left the records of what it had encoded, which an ingest removes at its end.
+    """
+    store = encoding.store
+    return encoding.key in store.folders(RECORDS) and _corpus_there(store) is not None
 
 
 def _free_separator(store: ObjectStore, before: Corpus | None) -> Separator:

@@ -39,7 +39,7 @@ from latentscale_pipeline.corpus.ingest.sidecars import (
     column_sidecar,
     open_sidecar,
 )
-from latentscale_pipeline.corpus.ingest.sources import Sources, open_sources
+from latentscale_pipeline.corpus.ingest.sources import Sources, open_sources, source_key
 from latentscale_pipeline.corpus.manifest import (
     COMPANION_ROWS,
     CountedRows,
@@ -173,8 +173,12 @@ def plan_encoding(
     on_invalid: str,
     prefix: str = "",
     separator: Separator = "/",
+    beside: str = "",
 ) -> Encoding:
-    """Choose shard and partition sizes of a piece, and the keys of its objects."""
+    """Choose shard and partition sizes of a piece, and the keys of its objects.
+
+    ``beside`` tells the values that belong to its rows from others.
+    """
     row_bytes = sources.d * dtype.itemsize
     shard_rows, chunk_rows = plan_rows(sources.rows, row_bytes, shard_bytes)
     layout = Layout(sources.rows, (sources.d,), dtype.name, shard_rows, chunk_rows, separator)
@@ -182,10 +186,20 @@ def plan_encoding(
     about = [
         *(prefix, sources.key, sources.rows, sources.d, dtype.name),
         *(shard_rows, chunk_rows, partition_shards, separator, on_invalid),
+        *([beside] if beside else []),
     ]
     key = xxhash.xxh3_64_hexdigest(json.dumps(about).encode())
     none = np.empty(0, np.int64)
     return Encoding(store, prefix, sources, layout, key, partition_shards, on_invalid, none)
+
+
+def key_of_rows(
+    sources: Sources, files: Mapping[str, str | None], columns: Mapping[str, str]
+) -> str:
+    """Return a hash of sources, with the files and columns that belong to their rows."""
+    others = [[name, source_key([file])] for name, file in files.items() if file]
+    about = [sources.key, *others, *sorted(columns.items())] if others else [sources.key]
+    return xxhash.xxh3_64_hexdigest(json.dumps(about).encode())[:8]
 
 
 def remove_other_records(encoding: Encoding) -> None:

@@ -10,8 +10,10 @@ import re
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus, ingest
 from latentscale_pipeline.errors import BadInput, Incomplete, SourceChanged, StoreFull
 from latentscale_pipeline.storage.objects import ObjectStore
+from tests.support.waiting import wait_for
 
 
 def vectors(n: int = 3000, d: int = 6, dtype: str = "float32") -> np.ndarray:
@@ -379,12 +382,12 @@ ingest([source], target, shard_bytes=1, overwrite="overwrite" in sys.argv)
 
 
 @pytest.mark.parametrize(
-    ("last", "half"), [(1, "half"), (2, "whole"), (4, "half"), (5, "whole"), (6, "half")]
+    ("last", "half"), [(1, "half"), (3, "whole"), (5, "half"), (6, "whole"), (7, "half")]
 )
 def test_killed_at_any_write_it_leaves_no_corpus_and_runs_again(
     tmp_path: Path, last: int, half: str
 ) -> None:
-    """Writes are the group, three shards, the array's document and the manifest."""
+    """Writes are the group, a heartbeat, three shards, the array's document, the manifest."""
     source = saved(tmp_path / "v.npy", vectors())
     target = str(tmp_path / "c")
     script = [sys.executable, "-c", KILLED, source, target, str(last), half]
@@ -678,6 +681,76 @@ def test_ensure_corpus_does_not_hide_what_is_wrong(tmp_path: Path) -> None:
         ensure_corpus(corpus.url, str(tmp_path / "jobs"))
     with pytest.raises(BadInput, match="no such file or folder"):
         ensure_corpus(str(tmp_path / "none"), str(tmp_path / "jobs"))
+
+
+def test_one_of_two_ingests_at_once_is_refused(tmp_path: Path) -> None:
+    """Whenever the second one begins, and also where a corpus is replaced."""
+    first, second = (saved(tmp_path / f"{n}.npy", vectors(n)) for n in (300, 200))
+    target = str(tmp_path / "c")
+
+    def refuse(done: int, total: int) -> None:
+        for other in (partial(ingest, overwrite=True), ingest, append):
+            if other is not append or open_corpora(target):
+                with pytest.raises((Incomplete, BadInput), match=r"is writing it|is a corpus alr"):
+                    other([second], target)
+
+    for overwrite in (False, True):
+        corpus = ingest([first], target, overwrite=overwrite, progress=refuse)
+        assert verify(corpus).problems == ()
+        np.testing.assert_array_equal(corpus.read_all(), vectors(300))
+        assert sorted(path.name for path in Path(target).iterdir()) == [
+            *("manifest.json", "vectors", "zarr.json")
+        ]
+
+
+def open_corpora(target: str) -> bool:
+    return Path(target, "manifest.json").exists()
+
+
+KILLED_AFTERWARDS = """
+import os, signal, sys
+from latentscale_pipeline.corpus.ingest import create
+def killed(*given):
+    os.kill(os.getpid(), signal.SIGKILL)
+create._collect_garbage = killed
+create.ingest([sys.argv[1]], sys.argv[2], labels=sys.argv[3])
+"""
+
+
+def test_killed_once_the_corpus_is_whole_the_same_command_ends_well(tmp_path: Path) -> None:
+    source, target = saved(tmp_path / "a.npy", vectors(300)), str(tmp_path / "c")
+    for name in ("labels", "others"):
+        (tmp_path / name).write_text("".join(f"{name}\n" for _ in range(300)))
+    labels = str(tmp_path / "labels")
+    script = [sys.executable, "-c", KILLED_AFTERWARDS, source, target, labels]
+    assert subprocess.run(script, check=False).returncode == -9
+    before = open_corpus(target)
+    for refused in ({"labels": str(tmp_path / "others")}, {}):
+        with pytest.raises(BadInput, match="there is a corpus already"):
+            ingest([source], target, **refused)
+    assert ingest([source], target, labels=labels) == before
+    assert not Path(target, "ingest").exists()
+    with pytest.raises(BadInput, match="there is a corpus already"):
+        ingest([source], target, labels=labels)
+
+
+def test_a_second_run_waits_for_the_ingest_of_the_first(tmp_path: Path) -> None:
+    source, output = saved(tmp_path / "a.npy", vectors(300)), str(tmp_path / "jobs")
+    said: list[str] = []
+    found: list[Corpus] = []
+    second = threading.Thread(
+        target=lambda: found.append(ensure_corpus(source, output, echo=said.append))
+    )
+
+    def wait(done: int, total: int) -> None:
+        if not said:
+            second.start()
+            wait_for(lambda: bool(said))
+
+    first = ensure_corpus(source, output, wait)
+    second.join()
+    assert found == [first]
+    assert said == [f"{first.url}: waiting for another process, which writes it"]
 
 
 def test_two_processes_may_ensure_the_same_corpus_at_once(tmp_path: Path) -> None:
