@@ -28,6 +28,9 @@ from latentscale_pipeline.corpus.text_arrays import number_texts
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.urls import strip_credentials
 
+NUMBERS, FLAGS = "numbers", "flags"
+"""What the texts of a format without types may be."""
+
 EXACT = 2.0**53
 """Where floating-point numbers begin to lose the digits of whole ones."""
 
@@ -60,7 +63,7 @@ class Table:
         BadInput
             If there is no such column, or its rows don't belong to those of the corpus.
         """
-        column, null, as_numbers = self._read(name)
+        column, null, untyped = self._read(name)
         by_id = self._places_by_id
         if by_id is None:
             places = self._places_by_order(len(column))
@@ -70,8 +73,8 @@ class Table:
             column, null = column[by_id], null[by_id] | lacking
             if column.dtype.kind in "ST":
                 column[lacking] = b"" if column.dtype.kind == "S" else ""
-        if as_numbers:
-            column, missing = _numbers(column, f"{self.where}: its {name}")
+        if untyped:
+            column, missing = _typed(column, f"{self.where}: its {name}", untyped)
             return column, missing | null
         if column.dtype.kind != "S":
             return column, null
@@ -89,11 +92,11 @@ class Table:
         joined, rows = int((by_id >= 0).sum()), f"{len(by_id):,} rows of the corpus"
         return f"{self.where}: joined by its {self._name_of_ids}, with {joined:,} of {rows}"
 
-    def _read(self, name: str) -> tuple[npt.NDArray[Any], BoolArray, bool]:
-        """Return a column of all files, what is missing, and whether texts may be numbers."""
+    def _read(self, name: str) -> tuple[npt.NDArray[Any], BoolArray, str]:
+        """Return a column of all files, what is missing, and what its texts may be."""
         blocks: list[npt.NDArray[Any]] = []
         nulls: list[BoolArray] = []
-        untyped: list[bool] = []
+        untyped: list[str] = []
         for file in self.files:
             container, field = open_values(file, "", name)
             if len(field.shape) != 1:
@@ -101,24 +104,27 @@ class Table:
                     f"{container.locate(field)}: the column doesn't have one value per row; use "
                     "another column"
                 )
-            numbered = container.untyped(field)
-            dtype = STRINGS if numbered else field.dtype
+            own = (FLAGS if field.dtype.kind == "b" else NUMBERS) * container.untyped(field)
+            dtype = STRINGS if own else field.dtype
             field = replace(field, dtype=dtype, empty_for_null=dtype.kind in "biufT")
             for block in container.blocks(field, 0, field.shape[0]):
                 values, missing = _without_texts(block, dtype, container.locate(field))
                 blocks.append(values)
                 nulls.append(missing)
-                untyped.append(numbered)
+                untyped.append(own)
         if not blocks:
             raise BadInput(f"{self.where}: the table has no rows; name another file")
+        flags = FLAGS in untyped or any(block.dtype.kind == "b" for block in blocks)
+        maybe = FLAGS if flags else NUMBERS
         if not all(untyped):
+            where = f"{self.where}: its {name}"
             for place in np.flatnonzero(untyped).tolist():
-                blocks[place], nulls[place] = _typed(blocks[place], f"{self.where}: its {name}")
+                blocks[place], nulls[place] = _beside_typed(blocks[place], where, maybe)
         if len({block.dtype.kind == "T" for block in blocks}) > 1:
             raise BadInput(
                 f"{self.where}: its {name} is text in one file and numbers in another; fix it"
             )
-        return self._joined(blocks, name), np.concatenate(nulls), all(untyped)
+        return self._joined(blocks, name), np.concatenate(nulls), maybe * all(untyped)
 
     def _joined(self, blocks: Sequence[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
         """Return the values of all files, and refuse whole numbers that would lose digits."""
@@ -246,11 +252,21 @@ def _decoded(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.char.decode(column, "utf-8", "replace").astype(STRINGS)
 
 
-def _typed(texts: npt.NDArray[Any], where: str) -> tuple[npt.NDArray[Any], BoolArray]:
-    """Return untyped texts beside values that have a type: as numbers, also if all are missing."""
-    if (texts == "").all():
+def _beside_typed(
+    texts: npt.NDArray[Any], where: str, maybe: str
+) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Return untyped texts beside values that have a type: as such, also if all are missing."""
+    if maybe == NUMBERS and (texts == "").all():
         return np.full(len(texts), np.nan), np.ones(len(texts), dtype=bool)
-    return _numbers(texts, where)
+    return _typed(texts, where, maybe)
+
+
+def _typed(texts: npt.NDArray[Any], where: str, maybe: str) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Return texts as what they may be, if all of them are, and which are missing."""
+    if maybe == NUMBERS:
+        return _numbers(texts, where)
+    missing, true = np.asarray(texts == "", bool), np.asarray(texts == "True", bool)
+    return (true if (missing | true | (texts == "False")).all() else texts), missing
 
 
 def _is_missing(values: npt.NDArray[Any]) -> bool:
@@ -273,7 +289,7 @@ def _numbers(texts: npt.NDArray[Any], where: str) -> tuple[npt.NDArray[Any], Boo
     plain = empty.all() or (np.strings.find(texts, "_") >= 0).any()  # 1_000 is Python's
     plain |= (codes & np.strings.isdigit(texts)).any()
     if plain:
-        return texts, np.zeros(len(texts), bool)
+        return texts, empty
     missing = empty | np.logical_or.reduce([texts == word for word in ("nan", "NaN", "NAN")])
     for dtype in () if missing.all() else (np.int64, np.uint64):
         with contextlib.suppress(ValueError, OverflowError):
@@ -287,7 +303,7 @@ def _numbers(texts: npt.NDArray[Any], where: str) -> tuple[npt.NDArray[Any], Boo
                 "digits are lost; make text of them"
             )
         return values, missing | np.isnan(values)
-    return texts, np.zeros(len(texts), bool)
+    return texts, empty
 
 
 def _without_texts(
@@ -295,13 +311,15 @@ def _without_texts(
 ) -> tuple[npt.NDArray[Any], BoolArray]:
     """Return a block of values in their own dtype, and which of them are missing.
 
-    Whole numbers and booleans are read as texts where one is missing; theirs is the empty text.
+    Whole numbers and booleans are read as texts where one is missing. A missing text is empty.
     """
     if block.dtype.kind == "f":
         return block, np.isnan(block)
-    if block.dtype.kind != "T" or dtype.kind not in "biu":
+    if block.dtype.kind not in "ST":
         return block, np.zeros(len(block), bool)
-    missing = block == ""
+    missing = np.asarray(block == (b"" if block.dtype.kind == "S" else ""), bool)
+    if dtype.kind not in "biu":
+        return block, missing
     if dtype.kind == "b":
         return block == "True", missing
     try:

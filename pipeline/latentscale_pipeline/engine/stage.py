@@ -220,15 +220,16 @@ class Inputs:
         """Return the stage's stream of random numbers, the same in every partition."""
         return replace(self, index=-1).generator()
 
-    def generator(self) -> np.random.Generator:
-        """Return this partition's own stream of random numbers.
+    def generator(self, place: int | None = None) -> np.random.Generator:
+        """Return this partition's own stream of random numbers, or that of a place.
 
-        Streams are spawned from the job's seed by stage and partition, so they are independent.
+        Streams are spawned from the job's seed by stage and partition, so they are independent. A
+        stage whose tasks draw by places doesn't draw by partitions.
         """
         if self.stage.seed is None:
             raise ValueError(f"stage {self.stage.name} has no seed and can't draw random numbers")
         words = np.frombuffer(xxhash.xxh3_128_digest(self.stage.name.encode()), dtype=">u4")
-        spawn_key = (*(int(word) for word in words), self.index + 1)
+        spawn_key = (*(int(word) for word in words), self.index + 1 if place is None else place + 1)
         if self.stage.advance is not None:
             spawn_key = (*spawn_key, self.iteration)
         return np.random.default_rng(np.random.SeedSequence(self.stage.seed, spawn_key=spawn_key))

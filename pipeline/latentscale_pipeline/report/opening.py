@@ -148,7 +148,8 @@ def _of_both(headlines: Sequence[Score]) -> bool:
 
 def _strips_said(compared: Sequence[Compared], headlines: Sequence[Score]) -> str:
     if not compared:
-        of = "corpus and reference together" if _of_both(headlines) else "the corpus"
+        mixed = ", and of corpus and reference together" * any(s.of == "pair" for s in headlines)
+        of = "corpus and reference together" if _of_both(headlines) else f"the corpus{mixed}"
         return f"Scores of {of}, with their sampling errors where they are known."
     rows = sample_rows(compared)
     at = f" at {rows:,} rows" if rows else ""

@@ -56,7 +56,7 @@ NAMED = 3
 
 COUNTED, SAMPLED = (
     "of: rows that were counted",
-    "at: rows of each sample, the score is their mean",
+    "at: rows of a sample; of several, the score is their mean",
 )
 """What stands after a number that was found."""
 

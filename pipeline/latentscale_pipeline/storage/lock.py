@@ -2,8 +2,8 @@
 
 The lock is a series of objects ``lock/000001.json``, ``lock/000002.json``, …, one for each run; the
 run with the highest number holds the lock. A run takes it over by creating the next one, which only
-one of several contenders can. A holder that ends cleanly creates ``….released``. While it runs, it
-rewrites its heartbeat object.
+one of several contenders can. A holder that ends cleanly creates ``….released``, or removes its
+object where nothing shall be left. While it runs, it rewrites its heartbeat object.
 
 If the holder's process ran here and is gone, another run takes over at once. If it ran elsewhere,
 its heartbeat must be over a minute old, by its time and by the store's clock, or have stayed the
@@ -190,6 +190,7 @@ def hold_lock(
     wait: bool = False,
     take_over: bool = False,
     echo: Echo | None = None,
+    leave_nothing: bool = False,
     grace_seconds: float = GRACE_SECONDS,
     waiting_seconds: float = WAITING_SECONDS,
 ) -> Iterator[Holder]:
@@ -205,6 +206,8 @@ def hold_lock(
         Take the lock from the current holder even if it is alive.
     echo : callable
         Called with a line that names the holder, when waiting begins.
+    leave_nothing : bool
+        Remove the lock at the end, instead of noting that it is free. All who use it must say so.
     grace_seconds : float
         How long a killed holder may take to disappear.
     waiting_seconds : float
@@ -234,7 +237,7 @@ def hold_lock(
         # A failing store must not hide why the run ended. Without the release, others see from the
         # missing process or heartbeat that the lock is free.
         with suppress(LatentscaleError):
-            store.create(_release_key(generation), b"")
+            _release(store, generation, leave_nothing)
             store.remove(f"heartbeats/{me.attempt}.json")
 
 
@@ -265,13 +268,13 @@ def _acquire(
             mine = lock.generation + 1
             key = _key(mine)
             created = store.create(key, json.dumps(asdict(me)).encode())
-            if created and store.create(key, b"{}"):
+            if created and store.create(key, b"{}") and store.create(key, b"[]"):
                 raise BadInput(
                     f"{store.url}: this store overwrites objects that should only be created if "
                     "absent, so it can't lock jobs; use another store, or a newer driver"
                 )
-            # Other runs may have taken the lock since it was read.
-            if created and read_lock(store).generation == mine:
+            # Other runs may have taken the lock since it was read, or removed it.
+            if created and _read_holder(store, mine) == me and _succeeds(store, lock, mine):
                 return mine
             take_over = False
         elif time.monotonic() - begun >= grace_seconds:
@@ -287,6 +290,38 @@ def _acquire(
                 waiting_for = holder
             time.sleep(waiting_seconds)
         time.sleep(grace_seconds / 4)
+
+
+def _succeeds(store: ObjectStore, before: Lock, mine: int) -> bool:
+    """Return whether a lock is the newest, and follows the one that was there before."""
+    if read_lock(store).generation != mine:
+        return False
+    if before.holder is None or _read_holder(store, before.generation) == before.holder:
+        return True
+    store.remove(_key(mine))  # that one has ended, and another process holds its number
+    return False
+
+
+def _release(store: ObjectStore, generation: int, leave_nothing: bool) -> None:
+    if leave_nothing:
+        with suppress(LatentscaleError):
+            _remove(store, generation)
+            return
+    store.create(_release_key(generation), b"")
+
+
+def _remove(store: ObjectStore, generation: int) -> None:
+    """Remove a lock that is held, and those of the killed holders before it."""
+    lock = read_lock(store)
+    if lock.generation != generation:
+        return  # another process has taken it over
+    for earlier in range(1, generation):
+        if store.exists(_key(earlier)):
+            holder = _read_holder(store, earlier)
+            store.remove(f"heartbeats/{holder.attempt}.json")
+            store.remove(_release_key(earlier))
+            store.remove(_key(earlier))
+    store.remove(_key(generation))  # last: until then no other process begins
 
 
 def _beats(store: ObjectStore, holder: Holder, me: Holder) -> bool:

@@ -191,7 +191,7 @@ def evaluate(
                     registry.add(entry)
                     # A job that is evaluated anew may have been accepted before.
                     entry = _registered(registry, key) or entry
-                _notify_all(workflow, registry, entry, echo)
+                _notify_all(workflow, registry, entry, echo, unchecked=bool(unchecked))
                 return Outcome(
                     entry,
                     comparison=page,
@@ -381,13 +381,18 @@ def _store_comparison(
     registry.store.write(f"evaluations/{key}/comparison.html", page.encode())
 
 
-def _notify_all(workflow: Workflow, registry: Registry, entry: Entry, echo: Echo) -> None:
-    """Send the notifications that weren't sent yet; the next run retries those that fail."""
-    document = notification_document(entry)
+def _notify_all(
+    workflow: Workflow, registry: Registry, entry: Entry, echo: Echo, *, unchecked: bool = False
+) -> None:
+    """Send the notifications that weren't sent yet; the next run retries those that fail.
+
+    An evaluation of which a gate couldn't be checked is told once more when all were.
+    """
+    document, also = notification_document(entry), "-unchecked" * unchecked
     for place, notification in enumerate(workflow.notify):
         if notification.when == "failure" and not entry.failed:
             continue
-        told = f"evaluations/{entry.evaluation}/told-{notification.key}.json"
+        told = f"evaluations/{entry.evaluation}/told-{notification.key}{also}.json"
         if registry.store.exists(told):
             continue
         try:

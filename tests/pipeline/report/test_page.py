@@ -131,7 +131,7 @@ def test_the_opening_answers_three_questions(page: Page) -> None:
         for words in (
             "Not compared The job was measured by an earlier version, which gave no verdict.",
             "Is the corpus fine? No measure of this job looks at rows.",
-            "How diverse is it? Scores of the corpus, with their sampling errors where they are",
+            "How diverse is it? Scores of the corpus, and of corpus and reference together, with",
             "What should I look at? The results name no rows.",
         )
     ]

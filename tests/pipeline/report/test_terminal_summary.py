@@ -71,7 +71,7 @@ def test_only_scores_of_samples_say_of_how_many_rows() -> None:
     results["verdict"] = {"value": "differs", "reason": "It differs.", "compared": 20}
     usual = {"rows": 896, "centre": 2.0, "lower": 1.0, "upper": 3.0, "z": 9.0}
     usual |= {"p": 1e-6, "p_adjusted": 1e-5, "smallest_found": 1.0}
-    sampled = "at: rows of each sample, the score is their mean"
+    sampled = "at: rows of a sample; of several, the score is their mean"
     for score in results["scores"]:
         score["expected"] = {**usual, "found": score["value"]}
     lines = summary(results)

@@ -671,7 +671,7 @@ def test_columns_of_ones_own_are_read_beside_those_of_the_job(
         "share": 5.875,
         "near_duplicate_of": "r7",
     }
-    assert (found[-1]["link"], found[-1]["share"]) == ("", "inf")
+    assert (found[-1]["link"], found[-1]["share"]) == (None, "inf")
     # 64 bits are more than a float has.
     for order, numbers in (("asc", range(47, 39, -1)), ("desc", range(40, 48))):
         sort = ("--sort", f"hash:{order}", "--limit", 3)
@@ -682,6 +682,65 @@ def test_columns_of_ones_own_are_read_beside_those_of_the_job(
     written = pq.read_table(target).to_pydict()
     assert sorted(written["hash"]) == [2**64 - 1 - row for row in range(47, 39, -1)]
     assert sorted(written["year"]) == list(range(2000, 2008))
+
+
+def test_an_even_index_of_a_data_frame_names_rows(tmp_path: Path, latentscale: Command) -> None:
+    """Pandas notes it in the metadata and writes no column."""
+    pandas = pytest.importorskip("pandas")
+    np.save(tmp_path / "c.npy", np.random.default_rng(0).normal(size=(40, 4)))
+    ids = range(0, 400, 10)
+    (tmp_path / "ids").write_text("".join(f"{each}\n" for each in ids))
+    url = tmp_path / "c.zarr"
+    assert latentscale("ingest", tmp_path / "c.npy", url, "--ids", tmp_path / "ids").code == 0
+    frame = pandas.DataFrame({"v": range(40)}, index=pandas.RangeIndex(390, -10, -10, name="id"))
+    for name, write in (("t.parquet", frame.to_parquet), ("t.feather", frame.to_feather)):
+        write(tmp_path / name)
+        few = ("--table", tmp_path / name, "--where", "v < 3")
+        ended = latentscale("subset", url, tmp_path / f"{name}.zarr", *few)
+        assert f"{name}: joined by its id, with 40 of 40 rows" in ended.err
+        kept = open_corpus(str(tmp_path / f"{name}.zarr"))
+        assert kept.texts("ids") == ["370", "380", "390"]
+    # One that was made longer or shorter since has no such index.
+    table = pq.read_table(tmp_path / "t.parquet")
+    pq.write_table(table.slice(0, 39), tmp_path / "short.parquet")
+    few = ("--table", tmp_path / "short.parquet", "--where", "v < 3")
+    ended = latentscale("subset", url, tmp_path / "short.zarr", *few)
+    assert (ended.code, "the table has 39 rows" in ended.err) == (2, True)
+    # So does an ingest.
+    frame["emb"] = [[float(row), 1.0] for row in range(40)]
+    frame.to_parquet(tmp_path / "own.parquet")
+    assert latentscale("ingest", tmp_path / "own.parquet", tmp_path / "own.zarr").code == 0
+    assert open_corpus(str(tmp_path / "own.zarr")).texts("ids")[:2] == ["390", "380"]
+
+
+def test_flags_and_missing_texts_of_json_lines_are_such(
+    job: Path, tmp_path: Path, latentscale: Command
+) -> None:
+    ids = open_corpus(str(job.parent.parent / "c.zarr")).texts_at("ids", np.arange(4)).tolist()
+    values = [(True, None, "True"), (False, "", "False"), (None, "x", None), (True, "y", "no")]
+    rows = [dict(zip(("ok", "note", "said"), each, strict=True)) for each in values]
+    table = tmp_path / "flags.jsonl"
+    named = [{"id": name} | row for name, row in zip(ids, rows, strict=True)]
+    table.write_text("".join(json.dumps(each) + "\n" for each in named))
+    shown = ("rows", job, "--table", table, "--columns", "row,ok,note,said", "--where", "row < 5")
+    found = lines(latentscale(*shown, "--sort", "row", "--json"))
+    assert [row["ok"] for row in found] == [True, False, None, True, None]
+    assert [row["note"] for row in found] == [None, None, "x", "y", None]
+    assert [row["said"] for row in found] == ["True", "False", None, "no", None]
+    assert latentscale(*shown, "--output", tmp_path / "f.parquet").code == 0
+    written = pq.read_table(tmp_path / "f.parquet")
+    assert str(written.schema.field("ok").type) == "bool"
+    assert written.column("note").null_count == 3
+    ordered = lines(latentscale(*shown, "--sort", "ok:desc", "--json"))
+    assert [row["row"] for row in ordered][:2] == [0, 3]
+    for where, kept in (("ok", [0, 3]), ("not ok", [1]), ("note is null and row < 4", [0, 1])):
+        chosen = latentscale("rows", job, "--table", table, "--where", where, "--json")
+        assert [row["row"] for row in lines(chosen)] == kept
+    # A later value of another type makes texts of all.
+    table.write_text(table.read_text() + json.dumps({"id": "none", "ok": "maybe"}) + "\n")
+    assert [row["ok"] for row in lines(latentscale(*shown, "--sort", "row", "--json"))] == [
+        *("True", "False", None, "True", None)
+    ]
 
 
 def test_a_condition_may_name_columns_of_the_job_and_of_a_table(

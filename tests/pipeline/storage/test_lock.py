@@ -1,7 +1,11 @@
 """The job lock: one holder, immediate succession on this host, patience with others."""
 
+import itertools
 import json
+import multiprocessing
 import os
+import random
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -93,6 +98,43 @@ def test_a_killed_holder_is_succeeded_at_once(
     # The killed process isn't collected by its parent yet: a zombie counts as gone.
     with hold_lock(store):
         assert time.monotonic() - begun < 0.1 * lock.STALE_SECONDS
+
+
+def write_in_turns(place: str, seed: int, until: float) -> None:
+    """Hold a lock again and again beside other processes, and die now and then."""
+    store, draw = ObjectStore(f"{place}/lock"), random.Random(seed)
+    inside = Path(place, "inside")
+    while time.time() < until:
+        with hold_lock(
+            store, wait=True, leave_nothing=True, grace_seconds=0.02, waiting_seconds=0.02
+        ):
+            try:
+                inside.touch(exist_ok=False)
+            except FileExistsError:
+                Path(place, "overlap").touch()
+            time.sleep(0.01)
+            inside.unlink(missing_ok=True)
+            if draw.random() < 0.2:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_lock_that_leaves_nothing_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+    until, context = time.time() + 3.0, multiprocessing.get_context("fork")
+    running: list[Any] = []
+    for seed in itertools.count():
+        running = [process for process in running if process.is_alive()]
+        if time.time() > until:
+            break
+        while len(running) < 5:
+            running.append(context.Process(target=write_in_turns, args=(tmp_path, seed, until)))
+            running[-1].start()
+        time.sleep(0.02)
+    for process in running:
+        process.join()
+    assert not Path(tmp_path, "overlap").exists()
+    with hold_lock(ObjectStore(f"{tmp_path}/lock"), leave_nothing=True):
+        pass
+    assert not [path for path in Path(tmp_path, "lock/lock").iterdir() if path.is_file()]
 
 
 def test_take_over_succeeds_a_living_holder(

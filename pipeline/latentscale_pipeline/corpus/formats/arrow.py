@@ -9,6 +9,7 @@ format is read from the beginning.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +50,8 @@ class Table(Container):
         ``parquet``, ``arrow file`` or ``arrow stream``.
     groups : tuple of int
         Number of rows of each row group (Parquet) or record batch (Arrow).
+    ranges : mapping of str to range
+        Columns that aren't stored: pandas notes an even index in the metadata.
     """
 
     path: str
@@ -56,9 +59,13 @@ class Table(Container):
     file: File
     kind: str
     groups: tuple[int, ...]
+    ranges: Mapping[str, range] = dataclasses.field(default_factory=dict)
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
         """Yield rows of one field; earlier row groups or batches aren't decoded."""
+        if (even := self.ranges.get(field.name)) is not None:
+            yield np.array(even[start:stop], field.dtype)
+            return
         names = field.columns or (field.name,)
         row = start
         with decoding(self.path, self.kind, self.file.size):
@@ -191,8 +198,10 @@ def open_parquet(file: File) -> Table:
                 lengths.read(batch)
                 if column in lengths.known:
                     break
-        fields = _fields(opened.schema_arrow, sum(groups), lengths.known)
-    return Table(file.name, fields, file, "parquet", groups)
+        schema = opened.schema_arrow
+        ranges = _ranges(schema, sum(groups))
+        fields = (*_fields(schema, sum(groups), lengths.known), *_fields_of(ranges))
+    return Table(file.name, fields, file, "parquet", groups, ranges)
 
 
 def _groups_with_values(about: Any, column: str) -> list[int]:
@@ -231,10 +240,10 @@ def open_arrow(file: File) -> Table:
                     break
                 lengths.read(_checked(batch.slice(start, _FIRST_ROWS).select(lengths.unknown)))
             groups.append(batch.num_rows)
-        fields = _fields(reader.schema, sum(groups), lengths.known)
-    return Table(
-        file.name, fields, file, "arrow file" if is_file else "arrow stream", tuple(groups)
-    )
+        ranges = _ranges(reader.schema, sum(groups))
+        fields = (*_fields(reader.schema, sum(groups), lengths.known), *_fields_of(ranges))
+    kind = "arrow file" if is_file else "arrow stream"
+    return Table(file.name, fields, file, kind, tuple(groups), ranges)
 
 
 @contextmanager
@@ -340,10 +349,31 @@ def _fields(schema: Any, rows: int, lengths: Mapping[str, int]) -> tuple[Field, 
 
 def _index_columns(schema: Any) -> set[str]:
     """Return the columns that are the index of a pandas data frame, and no dimensions."""
+    return {each for each in _index(schema) if isinstance(each, str)}
+
+
+def _ranges(schema: Any, rows: int) -> dict[str, range]:
+    """Return the named even indices of a pandas data frame, which has as many rows."""
+    ranges = {}
+    for each in _index(schema):
+        with suppress(ValueError, TypeError, KeyError):
+            even = range(each["start"], each["stop"], each["step"])
+            if isinstance(each["name"], str) and len(even) == rows:
+                ranges[each["name"]] = even
+    return {name: even for name, even in ranges.items() if name not in schema.names}
+
+
+def _index(schema: Any) -> list[Any]:
+    """Return what the metadata of a pandas data frame says of its index."""
     with suppress(ValueError, TypeError, KeyError):
         found = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
-        return {each for each in found if isinstance(each, str)}
-    return set()
+        return found if isinstance(found, list) else []
+    return []
+
+
+def _fields_of(ranges: Mapping[str, range]) -> Iterator[Field]:
+    for name, even in ranges.items():
+        yield Field(name, (len(even),), np.dtype(np.int64))
 
 
 def _list_type(kind: Any) -> Any | None:

@@ -74,12 +74,12 @@ class JsonLines(Container):
                 ) from None
 
     def as_written(self, field: Field) -> Field:
-        """Return a field with its whole numbers as texts: a later row may have another text."""
-        return replace(field, dtype=STRINGS) if field.dtype.kind in "iu" else field
+        """Return a field with its whole numbers and flags as texts: a later row may have a text."""
+        return replace(field, dtype=STRINGS) if field.dtype.kind in "iub" else field
 
     def untyped(self, field: Field) -> bool:
         """Return whether later values may be of another type; texts stay texts."""
-        return len(field.shape) == 1 and (field.unseen or field.dtype.kind in "iuf")
+        return len(field.shape) == 1 and (field.unseen or field.dtype.kind in "iufb")
 
     def _value(self, field: Field, row: int, offset: int, line: str) -> Any:
         """Return one row's value of a field."""
@@ -189,6 +189,7 @@ def _field(name: str, values: list[Any], rows: int) -> Field | None:
         "integer": np.dtype(np.int64),
         "unsigned": np.dtype(np.uint64),
         "number": np.dtype(np.float64),
+        "flag": np.dtype(bool),
         "text": STRINGS,
     }
     return Field(name, (rows,), cast("np.dtype[Any]", dtypes[kind])) if kind else None
@@ -203,6 +204,8 @@ def _kind(values: Iterable[Any]) -> str | None:
         return "vector"
     if not all(isinstance(value, str | bool | int | float) for value in present):
         return None
+    if all(isinstance(value, bool) for value in present):
+        return "flag"
     if all(_is_number(value) for value in present):
         if not all(isinstance(value, int) for value in present):
             return "number"

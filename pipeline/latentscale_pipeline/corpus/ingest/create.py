@@ -47,7 +47,7 @@ from latentscale_pipeline.corpus.ingest.sources import (
     open_sources,
     source_key,
 )
-from latentscale_pipeline.corpus.ingest.turns import take_turns
+from latentscale_pipeline.corpus.ingest.turns import are_only_turns, take_turns
 from latentscale_pipeline.corpus.ingest.writing import (
     DROPPED_KEYS,
     SHARD_BYTES,
@@ -161,12 +161,25 @@ def ingest(
         beside=key_of_rows(opened, files, dict(columns or {})),
     )
     started, is_new = time.time(), not store.exists("")
-    finished = not overwrite and _was_killed_afterwards(planned())
-    if not finished:
-        _check_target(store, opened, overwrite)
     group = {GROUP_KEY: group_document(OWNERSHIP)}
-    if not store.exists(MANIFEST_KEY):  # mark the folder as ours before anything else is there
-        write_documents(store, group)
+
+    def is_finished() -> bool:
+        """Return whether nothing is left to do; refuse the target if it isn't free."""
+        if not overwrite and _was_killed_afterwards(planned()):
+            return True
+        _check_target(store, opened, overwrite)
+        mark()
+        return False
+
+    def mark() -> None:
+        """Mark the folder as ours before anything else is there."""
+        if not store.exists(MANIFEST_KEY):
+            write_documents(store, group)
+
+    if wait:
+        mark()
+    else:
+        is_finished()  # nothing is written where it is refused
 
     def remove_folder() -> None:
         if is_new:
@@ -185,10 +198,9 @@ def ingest(
         if wait:
             with contextlib.suppress(BadInput):
                 return _open_whole(corpus_url)
-        if finished:
+        if is_finished():
             _collect_garbage(store, open_corpus(corpus_url).manifest, started)
         else:
-            _check_target(store, opened, overwrite)  # another process may have made it meanwhile
             before = _corpus_there(store)
             encoding = planned(separator=_free_separator(store, before))
             remove_other_records(encoding)
@@ -412,7 +424,7 @@ def _check_target(store: ObjectStore, sources: Sources, overwrite: bool) -> None
             raise BadInput(
                 f"{store.url}: the {MANIFEST_KEY} there isn't a corpus manifest; give another path"
             )
-    elif store.exists("") and not is_unfinished(store) and store.keys():
+    elif store.exists("") and not is_unfinished(store) and not are_only_turns(store.keys()):
         raise BadInput(
             f"{store.url}: it exists and isn't a corpus; give a path that doesn't exist yet"
         )
@@ -440,19 +452,25 @@ def _corpus_there(store: ObjectStore) -> Corpus | None:
 def _was_killed_afterwards(encoding: Encoding) -> bool:
     """Return whether the same rows were written by a process that was killed right then.
 
-    It left the records of what it had encoded, which an ingest removes at its end.
+    It left the records of what it had encoded, which an ingest removes at its end. So does one that
+    was killed while it replaced a corpus, whose shards have keys with another separator.
     """
     store = encoding.store
-    return encoding.key in store.folders(RECORDS) and _corpus_there(store) is not None
+    there = _corpus_there(store) if encoding.key in store.folders(RECORDS) else None
+    return there is not None and _separator(there) == encoding.layout.separator
 
 
 def _free_separator(store: ObjectStore, before: Corpus | None) -> Separator:
     """Choose the separator of shard keys that the existing corpus doesn't use."""
     if before is not None:
-        taken = before.manifest.vectors.shards[0].key.startswith("vectors/c/")
+        taken = _separator(before) == "/"
     else:  # keep shards of a manifest that can't be read: it may be restored, or be a newer one
         taken = store.exists(MANIFEST_KEY) and "c" in store.folders("vectors")
     return "." if taken else "/"
+
+
+def _separator(corpus: Corpus) -> Separator:
+    return "/" if corpus.manifest.vectors.shards[0].key.startswith("vectors/c/") else "."
 
 
 def _finalise(

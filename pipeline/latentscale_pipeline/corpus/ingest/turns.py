@@ -7,16 +7,21 @@ its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.errors import Incomplete
 from latentscale_pipeline.progress import Echo
 from latentscale_pipeline.storage.lock import Held, hold_lock
 from latentscale_pipeline.storage.objects import ObjectStore
 
 WRITING = "writing"
 """Folder of a corpus that holds the lock."""
+
+
+def are_only_turns(keys: Iterable[str]) -> bool:
+    """Return whether all objects of a folder are those of a lock."""
+    return all(key.startswith((f"{WRITING}/lock/", f"{WRITING}/heartbeats/")) for key in keys)
 
 
 @contextmanager
@@ -39,15 +44,14 @@ def take_turns(
     Incomplete
         If another process writes the corpus.
     """
-    place, mine = store.child(WRITING), False
+    place = store.child(WRITING)
 
     def tell(line: str) -> None:
         if echo is not None:
             echo(f"{store.url}: waiting for another process, which writes it")
 
     try:
-        with hold_lock(place, wait=wait, echo=tell):
-            mine = True
+        with hold_lock(place, wait=wait, echo=tell, leave_nothing=True):
             yield
     except Held as held:
         raise Incomplete(
@@ -55,14 +59,5 @@ def take_turns(
             "ended"
         ) from None
     finally:
-        if mine:
-            _clear(place)
-
-
-def _clear(place: ObjectStore) -> None:
-    """Remove what is there of a lock that was released, and nothing that comes meanwhile."""
-    with suppress(BadInput, Incomplete):  # what stays is a released lock
-        for key in place.sizes():
-            place.remove(key)
         for folder in ("lock", "heartbeats", ""):
             place.child(folder).remove_empty_folder()

@@ -173,6 +173,8 @@ def _scores(
                 missed=_missed(counts[counted], OTHER[counted]) if name in LEAKS else 0.0,
                 far=counts["pair"]["settled"].get(field),
             )
+            if name not in LEAKS and not search.finds_all("reference", facts):
+                bracket = replace(bracket, bounds="estimate")  # all rows would reach farther
             yield SCORES[name].score(bracket, "pair", share_of=_share_of(rows, facts, "corpus"))
 
 

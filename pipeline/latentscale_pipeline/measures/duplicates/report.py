@@ -27,7 +27,7 @@ from latentscale_pipeline.views.figure import (
     Rule,
     Style,
 )
-from latentscale_pipeline.views.formatting import format_number, printable
+from latentscale_pipeline.views.formatting import counted, format_number, printable
 
 DENSE = 0.5
 """Share of rows with one nearby from which on a corpus may be dense."""
@@ -88,6 +88,13 @@ class DuplicatesReport(MeasureReport):
                 f"{part.covered:,} of {part.near_duplicates:,} near-duplicates can go: an earlier "
                 f"row, which stays, lies within {within}"
             )
+        equal = results.corpora.by_role()["corpus"].duplicates
+        if equal is not None and (differ := (part.repeated or 0) - equal) > 0:
+            said.append(
+                f"{counted(differ, 'row differs', 'rows differ')} from an earlier one in length "
+                "alone, or by rounding: the cosine distance calls them equal to it, and the "
+                "euclidean one tells them apart (measures.duplicates.metric)"
+            )
         for name, far in _far_rows(found.pair):
             if far.checked < far.beyond:
                 said.append(
@@ -103,6 +110,8 @@ class DuplicatesReport(MeasureReport):
         said = [
             ("nearly the same", f"{found.metric} distance up to {format_number(found.within)}"),
         ]
+        if found.metric == "cosine":
+            said.append(("equal", "in direction: the cosine distance ignores lengths"))
         if found.pair is not None:
             far = format_number(found.pair.outlier_distance)
             said.append(("outliers", f"farther than {far} from every row of the reference"))
@@ -154,14 +163,14 @@ def _draw_own(found: DuplicatesResults) -> Figure | None:
 def _draw_across(found: DuplicatesResults) -> Figure | None:
     if found.reference_distances is None or found.pair is None:
         return None
-    far = found.pair.outlier_distance
+    far, rows = found.pair.outlier_distance, found.reference.rows if found.reference else 0
     return _draw(
         "duplicates-reference",
         "Distance to the nearest row of the reference",
         f"Of the corpus {found.pair.leaks:,} rows are within {format_number(found.within)} of a "
         f"row of the reference, and {found.pair.outliers:,} farther than {format_number(far)} "
-        "(dotted). At most 1 in 5000 rows of the reference are that far from its others, which the "
-        "second curve shows.",
+        f"(dotted). Of the {rows:,} rows of the reference that were looked up at most 1 in 5000 "
+        "are that far from its others, which the second curve shows.",
         found.reference_distances,
         found,
         [

@@ -16,7 +16,8 @@ SCORES = define_scores(
     {
         "exact duplicates": ScoreDefinition(
             "Exact duplicates",
-            "Share of the rows that equal another row of their corpus.",
+            "Share of the rows that equal another row of their corpus; the cosine distance ignores "
+            "lengths.",
             unit=SHARE_OF_ROWS,
             better="low",
             headline=True,
@@ -45,7 +46,8 @@ SCORES = define_scores(
         ),
         "exact leaks": ScoreDefinition(
             "Equal to a reference row",
-            "Share of the corpus that equals a row of the reference.",
+            "Share of the corpus that equals a row of the reference; the cosine distance ignores "
+            "lengths.",
             unit=SHARE_OF_ROWS,
             better="low",
             size_dependent=False,

@@ -10,7 +10,6 @@ from latentscale_pipeline.measures.hubness.config import Hubness
 from latentscale_pipeline.measures.hubness.plan import drawn_count, stage_name, too_few_rows
 from latentscale_pipeline.measures.hubness.results import HubnessOfCorpus, HubnessResults
 from latentscale_pipeline.measures.hubness.scores import SCORES
-from latentscale_pipeline.results.model import SHARE_OF_ROWS
 
 NONE: Mapping[str, Any] = {"scores": {}, "occurrences": [], "most": 0, "few_hubs": False}
 
@@ -28,14 +27,12 @@ def collect_hubness(section: Hubness, facts: JobFacts, results: Results) -> Find
         artifact = None if reason else results(stage_name(role))
         values: Mapping[str, Any] = artifact.values if artifact else NONE
         rows = 0 if reason else drawn_count(section, facts, role)
-        drawn = rows if 0 < rows < corpus.n else None
         scores += [
             definition.score(
                 load_scored(values["scores"].get(name)),
                 role,
                 reason=reason or None,
                 sampling_error_reason=FEW_HUBS if values["few_hubs"] else None,
-                share_of=drawn if definition.unit == SHARE_OF_ROWS else None,
             )
             for name, definition in SCORES.items()
         ]

@@ -1,7 +1,6 @@
 """The scores of hubness."""
 
 from latentscale_pipeline.results.definitions import ScoreDefinition, define_scores
-from latentscale_pipeline.results.model import SHARE_OF_ROWS
 
 SCORES = define_scores(
     "hubness",
@@ -29,7 +28,7 @@ SCORES = define_scores(
         "antihubs": ScoreDefinition(
             "Antihubs",
             "Share of rows that are among the nearest neighbours of no other.",
-            unit=SHARE_OF_ROWS,
+            unit="share",
             better="low",
             headline=True,
             least=0.0,

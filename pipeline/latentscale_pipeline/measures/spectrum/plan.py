@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+import xxhash
+
 from latentscale.linalg.moments import BLOCK_ROWS
 from latentscale.sampling.jackknife import GROUPS
 from latentscale.spectrum.lengths import BINS
@@ -85,11 +89,13 @@ def _stage(corpus: CorpusFacts, role: Role, seed: int, groups: int) -> Stage:
             method="moments",
             why=f"sums over the rows, in {groups} groups" if groups > 1 else "sums over the rows",
         ),
-        # The place of a run and the rows of the shards before it decide the groups of its rows.
-        part_inputs=tuple(
-            f"{run} {place}"
-            for place, run in enumerate(
-                corpus.runs_of_shards(shards, seed, groups, corpus.shard_rows)
-            )
-        ),
+        part_inputs=tuple(_after_others(corpus.runs_of_shards(shards, seed, groups))),
     )
+
+
+def _after_others(runs: Sequence[str]) -> Iterator[str]:
+    """Yield the keys of runs of shards with those before: groups of rows depend on their places."""
+    before = xxhash.xxh3_128()
+    for run in runs:
+        before.update(run.encode())
+        yield f"{run} {before.hexdigest()}"

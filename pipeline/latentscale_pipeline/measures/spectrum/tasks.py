@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.linalg.moments import Moments, row_moments
-from latentscale.sampling.jackknife import draw_groups
 from latentscale.spectrum.lengths import Lengths, row_lengths
 from latentscale.spectrum.scores import GroupSums, merge_sums, score_groups
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_scored
 from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+ROUNDS = 50
+"""Rows of each group that are drawn from one stream of random numbers."""
 
 RECORDS: Mapping[str, type[Moments] | type[Lengths]] = {"moments": Moments, "lengths": Lengths}
 """What is summed for each group."""
@@ -23,19 +25,29 @@ RECORDS: Mapping[str, type[Moments] | type[Lengths]] = {"moments": Moments, "len
 
 def sum_groups(inputs: Inputs) -> Output:
     """Sum the moments and the lengths of the rows of some shards, by random groups."""
-    p, generator = inputs.parameters, inputs.generator()
-    corpus = inputs.corpora[p["role"]]
+    p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
     first = inputs.index * p["shards"]
     found: dict[int, GroupSums] = {}
     for shard in range(first, min(first + p["shards"], corpus.shard_count)):
         rows = corpus.read_shard(shard)
-        # Groups of the whole corpus stay equal if shards have few rows.
-        start = corpus.shard_range(shard).start
-        group = (start + draw_groups(len(rows), generator, p["groups"])) % p["groups"]
+        group = _groups_of(corpus.shard_range(shard).start, len(rows), inputs)
         for number in np.unique(group).tolist():
             own = rows[group == number]
             _add(found, number, GroupSums(row_moments(own), row_lengths(own)))
     return Output(values={"numbers": list(found)}, arrays=_stacked(list(found.values())))
+
+
+def _groups_of(start: int, count: int, inputs: Inputs) -> NDArray[np.intp]:
+    """Return the groups of some rows, which depend on their places in the corpus alone.
+
+    As many rows as there are groups, one after another, have one of each in a random order.
+    """
+    groups = inputs.parameters["groups"]
+    block = groups * ROUNDS
+    first, last = start // block, -(-(start + count) // block)
+    rounds = np.tile(np.arange(groups, dtype=np.intp), (ROUNDS, 1))
+    drawn = [inputs.generator(at).permuted(rounds, axis=1).ravel() for at in range(first, last)]
+    return np.concatenate(drawn)[start - first * block :][:count]
 
 
 def score_sums(inputs: Inputs) -> Output:

@@ -8,6 +8,7 @@ import importlib
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ from hypothesis import strategies as st
 from latentscale_pipeline.corpus import Corpus, open_corpus, verify
 from latentscale_pipeline.corpus.ingest.append import append
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus, ingest
+from latentscale_pipeline.corpus.ingest.encoding import run_serially
 from latentscale_pipeline.errors import BadInput, Incomplete, SourceChanged, StoreFull
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.support.waiting import wait_for
@@ -428,6 +430,11 @@ class Killed(BaseException):
     """The process is gone."""
 
 
+def forget_the_lock(url: str) -> None:
+    """Do as if the holder's process were gone: it is this one."""
+    shutil.rmtree(Path(url, "writing"), ignore_errors=True)
+
+
 def test_a_corpus_is_there_until_the_new_one_is_whole(
     replaced: tuple[Corpus, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -454,6 +461,7 @@ def test_a_corpus_is_there_until_the_new_one_is_whole(
         calls = 0
         with pytest.raises(Killed):
             ingest([source], old.url, shard_bytes=1, labels=labels, overwrite=True)
+        forget_the_lock(old.url)
         there = open_corpus(old.url)
         assert verify(there).problems == ()
         fingerprints.append(there.fingerprint)
@@ -470,6 +478,7 @@ def test_a_corpus_is_there_until_the_new_one_is_whole(
         calls, last = 0, more
         with contextlib.suppress(Killed):
             ingest([source], old.url, shard_bytes=1, labels=labels, overwrite=True)
+        forget_the_lock(old.url)
         there = open_corpus(old.url)
         assert verify(there).problems == ()
         assert there.texts("labels") == ["new"] * 2100
@@ -732,6 +741,48 @@ def test_killed_once_the_corpus_is_whole_the_same_command_ends_well(tmp_path: Pa
     assert not Path(target, "ingest").exists()
     with pytest.raises(BadInput, match="there is a corpus already"):
         ingest([source], target, labels=labels)
+
+
+def test_a_corpus_that_was_being_replaced_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
+    """Its shards have the keys that those of the killed process would have had in a new folder."""
+    sources = [saved(tmp_path / f"{n}.npy", vectors(n)) for n in (200, 300, 400)]
+    target = str(tmp_path / "c")
+    ingest(sources[:1], target)
+    before = ingest(sources[1:2], target, overwrite=True)
+    (tmp_path / "labels").write_text("x\n" * 400)
+    script = KILLED_AFTERWARDS.replace("_collect_garbage", "_finalise").replace(
+        "labels=sys.argv[3]", "overwrite=True"
+    )
+    command = [sys.executable, "-c", script, sources[2], target]
+    assert subprocess.run(command, check=False).returncode == -9
+    with pytest.raises(BadInput, match="there is a corpus already"):
+        ingest(sources[2:], target)
+    assert open_corpus(target) == before
+    assert ingest(sources[2:], target, overwrite=True).n == 400
+
+
+def test_one_that_waits_for_a_failing_ingest_fails_for_the_same_reason(tmp_path: Path) -> None:
+    rows, output = vectors(300), str(tmp_path / "jobs")
+    rows[270] = np.nan
+    source, said, found = saved(tmp_path / "a.npy", rows), list[str](), list[str]()
+
+    def second() -> None:
+        try:
+            ensure_corpus(source, output, echo=said.append)
+        except BadInput as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=second)
+
+    def run(work: Any, partitions: Any, memory: int) -> None:
+        thread.start()
+        wait_for(lambda: bool(said))
+        run_serially(work, partitions, memory)
+
+    with pytest.raises(BadInput, match="row 270 has no vector") as first:
+        ensure_corpus(source, output, run_for=lambda sources: run)
+    thread.join()
+    assert found == [str(first.value)]
 
 
 def test_a_second_run_waits_for_the_ingest_of_the_first(tmp_path: Path) -> None:

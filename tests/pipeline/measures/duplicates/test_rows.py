@@ -11,6 +11,8 @@ from scipy.spatial.distance import cdist
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.duplicates import cover, nearest
+from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.measures.shared import random_rows
 from tests import oracles
 from tests.support.jobs import run_here
@@ -60,6 +62,24 @@ def score(found: dict[str, Any], name: str, of: str = "corpus") -> dict[str, Any
 def crowded(generator: np.random.Generator, rows: int) -> Array:
     """Rows on a grid: many equal ones, many at exactly 1 or 2 from each other."""
     return generator.integers(0, 9, size=(rows, 3)).astype(float) + 1.0
+
+
+def test_rows_that_differ_in_length_alone_are_said_to(tmp_path: Path) -> None:
+    rows = np.random.default_rng(5).normal(size=(200, 6))
+    said = "60 rows differ from an earlier one in length alone, or by rounding"
+    for name, corpus, metric, expected in (
+        ("scaled", np.concatenate([rows, 2 * rows[:60], rows[:5]]), "cosine", True),
+        ("lengths", np.concatenate([rows, 2 * rows[:60], rows[:5]]), "euclidean", False),
+        ("equal", np.concatenate([rows, rows[:60]]), "cosine", False),
+    ):
+        measures = {"duplicates": {"metric": metric, "within": 0.01}}
+        found, folder = run_job(tmp_path / name, {"corpus": corpus}, measures=measures)
+        results = read_job(str(folder)).results
+        caveats = MEASURES["duplicates"].report.caveats(results.part("duplicates"), results)
+        assert any(caveat.startswith(said) for caveat in caveats) == expected
+        page = (folder / "report.html").read_text()
+        assert ("in direction: the cosine distance ignores lengths" in page) == (metric == "cosine")
+        assert found["corpora"]["corpus"]["duplicates"] == (60 if name == "equal" else 5)
 
 
 OWN = "reference/own_nearest_distance"
@@ -230,7 +250,9 @@ def test_random_rows_stand_for_all_where_these_are_too_many(
     for name in ("exact duplicates", "near-duplicates", "leaks", "outliers", "not covered"):
         of = "corpus" if "dup" in name else "pair"
         row, true = score(found, name, of), score(whole, name, of)["value"]
-        assert row["bounds"] == "interval95"
+        # The distance of outliers is that of the rows which were looked up.
+        far = name in ("outliers", "not covered")
+        assert row["bounds"] == ("estimate" if far else "interval95")
         assert row["lower"] <= true <= row["upper"]
         assert row["share_of"] == 500
     shares = {(row["score"], row["of"]): row.get("share_of") for row in whole["scores"]}

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.jobs import measure_rows
+from latentscale_pipeline.corpus.ingest.append import append
+from latentscale_pipeline.corpus.ingest.create import ingest
+from tests.support.jobs import measure_rows, run_here
 
 
 def run(folder: Path, job: str = "", **given: Any) -> Any:
@@ -64,15 +66,24 @@ def test_scores_equal_their_formulas(tmp_path: Path) -> None:
     )
 
 
-def test_shards_change_nothing_but_the_groups(tmp_path: Path) -> None:
+def test_shards_change_nothing(tmp_path: Path) -> None:
+    """Groups of rows depend on their places, also where rows were appended."""
     rows = drawn(1, 3000)
     whole = values(run(tmp_path / "whole", corpus=rows))
     cut = values(run(tmp_path / "cut", shard_bytes=20_000, corpus=rows))
-    for name, row in whole.items():
-        assert cut[name]["value"] == pytest.approx(row["value"], rel=2e-3), name
-        if "corrected" not in name:
-            assert cut[name]["value"] == pytest.approx(row["value"], rel=1e-10), name
-        assert cut[name]["sampling_error"] == pytest.approx(row["sampling_error"], rel=0.7), name
+    np.save(tmp_path / "first.npy", rows[:1111])
+    np.save(tmp_path / "rest.npy", rows[1111:])
+    url = ingest([str(tmp_path / "first.npy")], str(tmp_path / "grown.zarr"), shard_bytes=1).url
+    append([str(tmp_path / "rest.npy")], url)
+    (tmp_path / "job.yaml").write_text(
+        f"name: j\noutput: {tmp_path / 'jobs'}\ncluster: {{kind: serial}}\ncorpus: {url}\n"
+        "measures: {spectrum: {}}\n"
+    )
+    grown = values(run_here(tmp_path / "job.yaml").results.document())
+    for found in (cut, grown):
+        for name, row in whole.items():
+            for key in ("value", "sampling_error"):
+                assert found[name][key] == pytest.approx(row[key], rel=1e-8), (name, key)
 
 
 def test_a_collapse_and_longer_rows_are_found(tmp_path: Path) -> None:
