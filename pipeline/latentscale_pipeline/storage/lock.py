@@ -268,11 +268,13 @@ def _acquire(
             mine = lock.generation + 1
             key = _key(mine)
             created = store.create(key, json.dumps(asdict(me)).encode())
-            if created and store.create(key, b"{}") and store.create(key, b"[]"):
-                raise BadInput(
-                    f"{store.url}: this store overwrites objects that should only be created if "
-                    "absent, so it can't lock jobs; use another store, or a newer driver"
-                )
+            if created and store.create(key, b"{}"):
+                if store.create(key, b"[]"):
+                    raise BadInput(
+                        f"{store.url}: this store overwrites objects that should only be created "
+                        "if absent, so it can't lock jobs; use another store, or a newer driver"
+                    )
+                store.remove(key)  # another process removed ours meanwhile
             # Other runs may have taken the lock since it was read, or removed it.
             if created and _read_holder(store, mine) == me and _succeeds(store, lock, mine):
                 return mine

@@ -137,6 +137,24 @@ def test_a_lock_that_leaves_nothing_is_held_by_one_at_a_time(tmp_path: Path) -> 
     assert not [path for path in Path(tmp_path, "lock/lock").iterdir() if path.is_file()]
 
 
+def test_a_lock_that_another_process_removes_is_taken_again(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, calls = ObjectStore.create, 0
+
+    def removed_meanwhile(where: ObjectStore, key: str, data: bytes, **options: Any) -> bool:
+        nonlocal calls
+        calls += key.startswith("lock/")
+        if calls == 2:
+            where.remove(key)
+        return create(where, key, data, **options)
+
+    monkeypatch.setattr(ObjectStore, "create", removed_meanwhile)
+    with hold_lock(store, leave_nothing=True, grace_seconds=0.02) as holder:
+        assert lock.read_lock(store) == Lock(1, holder, released=False)
+    assert store.keys() == []
+
+
 def test_take_over_succeeds_a_living_holder(
     other_process: tuple[ObjectStore, "subprocess.Popen[str]"],
 ) -> None:
