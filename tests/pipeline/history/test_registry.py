@@ -35,23 +35,10 @@ from latentscale_pipeline.report.html import format_html
 from latentscale_pipeline.results.model import Verdict
 from tests.conftest import Ended
 from tests.support.comparisons import results, row, write_job
+from tests.support.nights import night, register_nights
 from tests.support.results_documents import finished_job
 
 Command = Callable[..., Ended]
-
-
-def night(number: int, value: float = 3.0, **known: Any) -> Any:
-    """An entry of a night's job with one score."""
-    document = results([row(value, 0.5, sampling_error=0.25)])
-    document["job"] |= {
-        "id": f"nightly-{number:08d}",
-        "finished": f"2026-01-{number:02d}T02:00:00Z",
-    }
-    document["timings"] = [
-        {"seconds": 40.0, "peak_memory_bytes": 3 * 2**29},
-        {"seconds": 50.0, "peak_memory_bytes": None},
-    ]
-    return make_entry(finished_job(document, None, f"jobs/nightly-{number:08d}"), **known)
 
 
 @pytest.fixture
@@ -107,17 +94,12 @@ def test_other_tools_query_it_without_us(registry: Registry, tmp_path: Path) -> 
     assert found["job"] == [f"nightly-{number:08d}" for number in (1, 2, 3)]
 
 
-def _register(place: str, first: int, count: int = 6) -> None:
-    registry = Registry.at(place)
-    for number in range(first, first + count):
-        registry.add(night(number))
-        registry.tag("newest", f"nightly-{number:08d}")
-
-
 def test_several_writers_lose_nothing(registry: Registry) -> None:
     context = multiprocessing.get_context("spawn")
     firsts = (1, 5)
-    writers = [context.Process(target=_register, args=(registry.store.url, n)) for n in firsts]
+    writers = [
+        context.Process(target=register_nights, args=(registry.store.url, n)) for n in firsts
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -133,7 +115,7 @@ def test_several_writers_lose_nothing(registry: Registry) -> None:
 
 def test_several_writers_lose_nothing_on_an_object_store(s3_url: str) -> None:
     with ThreadPoolExecutor(4) as writers:
-        list(writers.map(lambda first: _register(s3_url, first, 2), (1, 2, 3, 4)))
+        list(writers.map(lambda first: register_nights(s3_url, first, 2), (1, 2, 3, 4)))
     registry = Registry.at(s3_url)
     assert [entry.job for entry in registry.entries()] == [
         f"nightly-{number:08d}" for number in range(1, 6)

@@ -129,7 +129,7 @@ def test_what_is_gone_is_computed_when_it_is_needed(tmp_path: Path, latentscale:
 def test_a_job_killed_while_it_removes_repeats_only_what_was_under_way(tmp_path: Path) -> None:
     """A process ended by SIGKILL as soon as anything is collected."""
     fields = {"measures": {"heat": {}, "magnitude": {"scales": 4}}, "name": "killed"}
-    config = write_job(tmp_path, 1500, 64, fields)
+    config = write_job(tmp_path, 700, 64, fields)
     jobs, generator = config.with_name("jobs"), np.random.default_rng(0)
 
     def collecting(seconds: float) -> bool:

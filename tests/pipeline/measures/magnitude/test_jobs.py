@@ -180,7 +180,7 @@ def test_many_near_duplicates_are_named_and_merged_when_asked(tmp_path: Path, me
     assert 1 < merged["convergence_scale"] < 100
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("metric", ["euclidean", pytest.param("cosine", marks=pytest.mark.full)])
 def test_area_and_convergence_scale_have_the_errors_of_dense_algebra(
     tmp_path: Path, metric: str
 ) -> None:
