@@ -114,7 +114,14 @@ class Table:
                 untyped.append(own)
         if not blocks:
             raise BadInput(f"{self.where}: the table has no rows; name another file")
-        flags = FLAGS in untyped or any(block.dtype.kind == "b" for block in blocks)
+        texts = [
+            block.dtype.kind == "T" and not own for block, own in zip(blocks, untyped, strict=True)
+        ]
+        if any(not nulls[place].all() for place in np.flatnonzero(texts)):
+            flags = False
+        else:  # a column without any value has no type
+            untyped = [own or NUMBERS * text for own, text in zip(untyped, texts, strict=True)]
+            flags = FLAGS in untyped or any(block.dtype.kind == "b" for block in blocks)
         maybe = FLAGS if flags else NUMBERS
         if not all(untyped):
             where = f"{self.where}: its {name}"

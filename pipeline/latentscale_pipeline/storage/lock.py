@@ -237,7 +237,7 @@ def hold_lock(
         # A failing store must not hide why the run ended. Without the release, others see from the
         # missing process or heartbeat that the lock is free.
         with suppress(LatentscaleError):
-            _release(store, generation, leave_nothing)
+            _release(store, generation, me, leave_nothing=leave_nothing)
             store.remove(f"heartbeats/{me.attempt}.json")
 
 
@@ -267,6 +267,8 @@ def _acquire(
         ):
             mine = lock.generation + 1
             key = _key(mine)
+            if time.monotonic() - begun > HEARTBEAT_SECONDS:
+                _beat_once(store, me)  # the first one is too old after a long wait
             created = store.create(key, json.dumps(asdict(me)).encode())
             if created and store.create(key, b"{}"):
                 if store.create(key, b"[]"):
@@ -304,26 +306,32 @@ def _succeeds(store: ObjectStore, before: Lock, mine: int) -> bool:
     return False
 
 
-def _release(store: ObjectStore, generation: int, leave_nothing: bool) -> None:
+def _release(store: ObjectStore, generation: int, me: Holder, *, leave_nothing: bool) -> None:
     if leave_nothing:
         with suppress(LatentscaleError):
-            _remove(store, generation)
+            _remove(store, generation, me)
             return
+        if _read_holder(store, generation) != me:
+            return  # it was removed, though the store's answer was lost
     store.create(_release_key(generation), b"")
 
 
-def _remove(store: ObjectStore, generation: int) -> None:
-    """Remove a lock that is held, and those of the killed holders before it."""
+def _remove(store: ObjectStore, generation: int, me: Holder) -> None:
+    """Remove a lock that is held, with what processes left that were killed."""
     lock = read_lock(store)
-    if lock.generation != generation:
+    if lock.generation != generation or lock.holder != me:
         return  # another process has taken it over
-    for earlier in range(1, generation):
-        if store.exists(_key(earlier)):
-            holder = _read_holder(store, earlier)
-            store.remove(f"heartbeats/{holder.attempt}.json")
+    for earlier in _generations({key.removeprefix("lock/") for key in store.keys("lock")}):
+        if earlier < generation:
+            store.remove(f"heartbeats/{_read_holder(store, earlier).attempt}.json")
             store.remove(_release_key(earlier))
             store.remove(_key(earlier))
-    store.remove(_key(generation))  # last: until then no other process begins
+    for key in store.keys("heartbeats"):
+        beaten = _read_heartbeat(store, key)
+        if beaten is not None and time.time() - beaten > STALE_SECONDS:
+            store.remove(key)
+    if _read_holder(store, generation) == me:
+        store.remove(_key(generation))  # last: until then no other process begins
 
 
 def _beats(store: ObjectStore, holder: Holder, me: Holder) -> bool:
@@ -447,8 +455,12 @@ def _heartbeat_age(store: ObjectStore, holder: Holder) -> float | None:
 
 def _last_heartbeat(store: ObjectStore, holder: Holder) -> float | None:
     """Return the time of a holder's last heartbeat, by its own clock; None without one."""
+    return _read_heartbeat(store, f"heartbeats/{holder.attempt}.json")
+
+
+def _read_heartbeat(store: ObjectStore, key: str) -> float | None:
     try:
-        return float(json.loads(store.read(f"heartbeats/{holder.attempt}.json"))["time"])
+        return float(json.loads(store.read(key))["time"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 

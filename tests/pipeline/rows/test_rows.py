@@ -718,6 +718,7 @@ def test_flags_and_missing_texts_of_json_lines_are_such(
 ) -> None:
     ids = open_corpus(str(job.parent.parent / "c.zarr")).texts_at("ids", np.arange(4)).tolist()
     values = [(True, None, "True"), (False, "", "False"), (None, "x", None), (True, "y", "no")]
+    pa = pytest.importorskip("pyarrow")
     rows = [dict(zip(("ok", "note", "said"), each, strict=True)) for each in values]
     table = tmp_path / "flags.jsonl"
     named = [{"id": name} | row for name, row in zip(ids, rows, strict=True)]
@@ -736,6 +737,20 @@ def test_flags_and_missing_texts_of_json_lines_are_such(
     for where, kept in (("ok", [0, 3]), ("not ok", [1]), ("note is null and row < 4", [0, 1])):
         chosen = latentscale("rows", job, "--table", table, "--where", where, "--json")
         assert [row["row"] for row in lines(chosen)] == kept
+    # A file without any value of the column has no type of its own.
+    (tmp_path / "parts").mkdir()
+    table.rename(tmp_path / "parts" / "a.jsonl")
+    nothing = {"id": ["none"], "ok": [None], "note": [None], "said": ["x"]}
+    pq.write_table(pa.table(nothing), tmp_path / "parts" / "b.parquet")
+    both = ("rows", job, "--table", tmp_path / "parts", *shown[4:])
+    assert lines(latentscale(*both, "--sort", "row", "--json")) == found
+    texts = nothing | {"ok": ["yes"]}
+    pq.write_table(pa.table(texts), tmp_path / "parts" / "b.parquet")
+    mixed = lines(latentscale(*both, "--sort", "row", "--json"))
+    assert [row["ok"] for row in mixed] == ["True", "False", None, "True", None]
+    table = tmp_path / "parts" / "a.jsonl"
+    (tmp_path / "parts" / "b.parquet").unlink()
+    shown = ("rows", job, "--table", table, *shown[4:])
     # A later value of another type makes texts of all.
     table.write_text(table.read_text() + json.dumps({"id": "none", "ok": "maybe"}) + "\n")
     assert [row["ok"] for row in lines(latentscale(*shown, "--sort", "row", "--json"))] == [

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.storage import lock
 from latentscale_pipeline.storage.lock import Holder, Lock, hold_lock
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -153,6 +153,31 @@ def test_a_lock_that_another_process_removes_is_taken_again(
     with hold_lock(store, leave_nothing=True, grace_seconds=0.02) as holder:
         assert lock.read_lock(store) == Lock(1, holder, released=False)
     assert store.keys() == []
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["stalled", "answer lost"])
+def test_a_holder_that_lost_its_lock_removes_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    store = ObjectStore(str(tmp_path / "corpus"))
+    other = replace(Holder.here(), attempt="other")
+    stalled = hold_lock(store, leave_nothing=True)
+    with stalled:
+        # Meanwhile its lock was taken over and removed, and another process has the same number.
+        if not lost:
+            store.remove("lock/000001.json")
+            store.create("lock/000001.json", json.dumps(asdict(other)).encode())
+        else:
+            remove = ObjectStore.remove
+
+            def unanswered(where: ObjectStore, key: str) -> None:
+                remove(where, key)
+                if key == "lock/000001.json":
+                    store.create(key, json.dumps(asdict(other)).encode())
+                    raise Incomplete("no answer")
+
+            monkeypatch.setattr(ObjectStore, "remove", unanswered)
+    assert lock.read_lock(store) == Lock(1, other, released=False)
 
 
 def test_take_over_succeeds_a_living_holder(

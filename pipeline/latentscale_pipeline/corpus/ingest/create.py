@@ -177,6 +177,7 @@ def ingest(
             write_documents(store, group)
 
     if wait:
+        _refuse_other_folders(store)
         mark()
     else:
         is_finished()  # nothing is written where it is refused
@@ -424,7 +425,14 @@ def _check_target(store: ObjectStore, sources: Sources, overwrite: bool) -> None
             raise BadInput(
                 f"{store.url}: the {MANIFEST_KEY} there isn't a corpus manifest; give another path"
             )
-    elif store.exists("") and not is_unfinished(store) and not are_only_turns(store.keys()):
+    else:
+        _refuse_other_folders(store)
+
+
+def _refuse_other_folders(store: ObjectStore) -> None:
+    if store.exists(MANIFEST_KEY) or not store.exists("") or is_unfinished(store):
+        return
+    if not are_only_turns(store.keys()):
         raise BadInput(
             f"{store.url}: it exists and isn't a corpus; give a path that doesn't exist yet"
         )

@@ -16,8 +16,8 @@ from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_scored
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
-ROUNDS = 50
-"""Rows of each group that are drawn from one stream of random numbers."""
+DRAWN_ROWS = 2**16
+"""Rows, one after another, among which groups are drawn."""
 
 RECORDS: Mapping[str, type[Moments] | type[Lengths]] = {"moments": Moments, "lengths": Lengths}
 """What is summed for each group."""
@@ -40,14 +40,12 @@ def sum_groups(inputs: Inputs) -> Output:
 def _groups_of(start: int, count: int, inputs: Inputs) -> NDArray[np.intp]:
     """Return the groups of some rows, which depend on their places in the corpus alone.
 
-    As many rows as there are groups, one after another, have one of each in a random order.
+    Rows near each other are often alike, so groups are drawn among many rows at once.
     """
-    groups = inputs.parameters["groups"]
-    block = groups * ROUNDS
-    first, last = start // block, -(-(start + count) // block)
-    rounds = np.tile(np.arange(groups, dtype=np.intp), (ROUNDS, 1))
-    drawn = [inputs.generator(at).permuted(rounds, axis=1).ravel() for at in range(first, last)]
-    return np.concatenate(drawn)[start - first * block :][:count]
+    groups = np.arange(DRAWN_ROWS, dtype=np.intp) % inputs.parameters["groups"]
+    first, last = start // DRAWN_ROWS, -(-(start + count) // DRAWN_ROWS)
+    drawn = [inputs.generator(place).permutation(groups) for place in range(first, last)]
+    return np.concatenate(drawn)[start - first * DRAWN_ROWS :][:count]
 
 
 def score_sums(inputs: Inputs) -> Output:

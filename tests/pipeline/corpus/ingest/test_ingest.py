@@ -323,9 +323,10 @@ def test_nobody_elses_files_are_touched(tmp_path: Path) -> None:
         ("m", True, "the manifest.json there isn't a corpus manifest"),
     ]:
         before = sorted(tmp_path.rglob("*"))
-        with pytest.raises(BadInput, match=message):
-            ingest([source], str(tmp_path / target), overwrite=overwrite)
-        assert sorted(tmp_path.rglob("*")) == before
+        for wait in (False, True) if message.startswith("it exists") else (False,):
+            with pytest.raises(BadInput, match=message):
+                ingest([source], str(tmp_path / target), overwrite=overwrite, wait=wait)
+            assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_an_empty_folder_is_a_good_target(tmp_path: Path) -> None:

@@ -66,6 +66,23 @@ def test_scores_equal_their_formulas(tmp_path: Path) -> None:
     )
 
 
+def test_the_order_of_rows_changes_no_error(tmp_path: Path) -> None:
+    """Rows of a corpus are often sorted, by kind or by time."""
+    generator = np.random.default_rng(4)
+    kinds = np.sort(generator.integers(10, size=3000))
+    rows = 3 * generator.normal(size=(10, 12))[kinds] + generator.normal(size=(3000, 12))
+    rows = rows * (1 + kinds[:, None] / 10)
+    ordered = values(run(tmp_path / "ordered", corpus=rows))
+    mixed = values(run(tmp_path / "mixed", corpus=generator.permutation(rows)))
+    for name in ("effective rank", "mean length", "IsoScore"):
+        errors = ordered[name]["sampling_error"], mixed[name]["sampling_error"]
+        assert 0.5 < errors[0] / errors[1] < 2.0, name
+    lengths = np.linalg.norm(rows, axis=1)
+    for found in (ordered, mixed):
+        error = found["mean length"]["sampling_error"]
+        assert error == pytest.approx(lengths.std() / np.sqrt(3000), rel=0.5)
+
+
 def test_shards_change_nothing(tmp_path: Path) -> None:
     """Groups of rows depend on their places, also where rows were appended."""
     rows = drawn(1, 3000)
