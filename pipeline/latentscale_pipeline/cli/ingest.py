@@ -153,7 +153,7 @@ def ingest(
             click.echo(f"ingest: {line}", err=True)
         show_corpus(written, as_json)
     except (KeyboardInterrupt, Interrupted):
-        # Again the same rows would be appended a second time.
+        # Whoever repeats the command would append the same rows a second time.
         click.echo(f"interrupted; the rows are in {printable(written.url)}", err=True)
 
 

@@ -219,17 +219,10 @@ def _check_gate(
 def _with_label(comparison: Comparison, gate: Gate) -> tuple[Comparison, bool]:
     """Add the share of the label that a gate names, judged alone, and say whether it is there.
 
-    Only the least usual shares are scores of a comparison, judged among all. A gate with limits
-    that names their measure and no label means the shares of all labels.
+    Only the least usual shares are scores of a comparison, judged among all.
     """
     if gate.label is None:
-        limits = any(getattr(gate, name) is not None for name in LIMITS)
-        if not limits or gate.measure is None or "label" in gate.selectors:
-            return comparison, False
-        every = label_scores(None, comparison.job, comparison.baseline)
-        every = [share for share in every if share.score.measure == gate.measure]
-        kept = [s for s in comparison.scores if not every or s.score.measure != gate.measure]
-        return replace(comparison, scores=(*kept, *every)), False
+        return _with_all_labels(comparison, gate), False
     shares = label_scores([gate.label], comparison.job, comparison.baseline)
     if not shares:  # the baseline has no labels
         alone = label_scores_of_job([gate.label], comparison.job)
@@ -243,6 +236,22 @@ def _with_label(comparison: Comparison, gate: Gate) -> tuple[Comparison, bool]:
     wanted = measures if gate.measure is None else measures & {gate.measure}
     added = [share for share in shares if share.score.measure in wanted]
     return replace(comparison, scores=(*others, *added)), bool(added)
+
+
+def _with_all_labels(comparison: Comparison, gate: Gate) -> Comparison:
+    """Add the shares of all labels, for a gate that limits them and names none."""
+    limits = any(getattr(gate, name) is not None for name in LIMITS)
+    if not limits or gate.measure is None or "label" in gate.selectors:
+        return comparison
+    shares = [
+        share
+        for share in label_scores(None, comparison.job, comparison.baseline)
+        if share.score.measure == gate.measure
+    ]
+    if not shares:
+        return comparison
+    others = [score for score in comparison.scores if score.score.measure != gate.measure]
+    return replace(comparison, scores=(*others, *shares))
 
 
 def _own(

@@ -17,6 +17,7 @@ import numpy as np
 from latentscale.estimate import student_quantile
 from latentscale.sampling.fresh_samples import found_reach
 from latentscale.sampling.shares import ExpectedShare
+from latentscale_pipeline.config.job import OWN_SCALES
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import CountedBetween, Expectation
 from latentscale_pipeline.measures.finished_job import FinishedJob
@@ -223,7 +224,7 @@ def _has_own_unit(job: FinishedJob, score: Score) -> bool:
 
     Such scores are compared on samples only.
     """
-    derived = (job.settings or {}).get("scales_from", "auto") in {"auto", "corpus", "reference"}
+    derived = (job.settings or {}).get("scales_from", "auto") in OWN_SCALES
     return derived and (score.kernel or "").endswith("median")
 
 

@@ -25,7 +25,7 @@ from latentscale_pipeline.corpus.ingest.encoding import (
 )
 from latentscale_pipeline.corpus.ingest.sidecars import MAY_BE_MISSING
 from latentscale_pipeline.corpus.ingest.sources import COLUMNS, Sources
-from latentscale_pipeline.corpus.ingest.turns import take_turns
+from latentscale_pipeline.corpus.ingest.write_lock import hold_write_lock
 from latentscale_pipeline.corpus.ingest.writing import (
     SHARD_BYTES,
     Piece,
@@ -85,7 +85,7 @@ def append(
     """
     open_corpus(corpus_url)  # nothing is written where there is none
     files = {"ids": ids, "labels": labels, "texts": texts, "weights": weights}
-    with take_turns(ObjectStore(corpus_url)):
+    with hold_write_lock(ObjectStore(corpus_url)):
         return _append(
             sources, corpus_url, files, dict(columns or {}), on_invalid, shard_bytes, run, progress
         )

@@ -47,7 +47,7 @@ from latentscale_pipeline.corpus.ingest.sources import (
     open_sources,
     source_key,
 )
-from latentscale_pipeline.corpus.ingest.turns import are_only_turns, take_turns
+from latentscale_pipeline.corpus.ingest.write_lock import are_of_a_write_lock, hold_write_lock
 from latentscale_pipeline.corpus.ingest.writing import (
     DROPPED_KEYS,
     SHARD_BYTES,
@@ -163,16 +163,16 @@ def ingest(
     started, is_new = time.time(), not store.exists("")
     group = {GROUP_KEY: group_document(OWNERSHIP)}
 
-    def is_finished() -> bool:
-        """Return whether nothing is left to do; refuse the target if it isn't free."""
+    def prepare() -> bool:
+        """Refuse a target that isn't free, mark it, and return whether rows are to be written."""
         if not overwrite and _was_killed_afterwards(planned()):
-            return True
+            return False
         _check_target(store, opened, overwrite)
         mark()
-        return False
+        return True
 
     def mark() -> None:
-        """Mark the folder as ours before anything else is there."""
+        """Mark the folder as ours, before anything else is there."""
         if not store.exists(MANIFEST_KEY):
             write_documents(store, group)
 
@@ -180,7 +180,7 @@ def ingest(
         _refuse_other_folders(store)
         mark()
     else:
-        is_finished()  # nothing is written where it is refused
+        prepare()  # before the lock is written there, too
 
     def remove_folder() -> None:
         if is_new:
@@ -193,15 +193,13 @@ def ingest(
 
     with (
         rollback_on_failure(remove_folder),
-        take_turns(store, wait=wait, echo=echo),
+        hold_write_lock(store, wait=wait, echo=echo),
         rollback_on_failure(take_back),
     ):
         if wait:
             with contextlib.suppress(BadInput):
                 return _open_whole(corpus_url)
-        if is_finished():
-            _collect_garbage(store, open_corpus(corpus_url).manifest, started)
-        else:
+        if prepare():
             before = _corpus_there(store)
             encoding = planned(separator=_free_separator(store, before))
             remove_other_records(encoding)
@@ -210,7 +208,9 @@ def ingest(
                 named = tuple(replace(source, path=source_name) for source in piece.sources)
                 piece = replace(piece, sources=named)
             manifest = _finalise(encoding, piece, group, before, tuple(left_out))
-            _collect_garbage(store, manifest, started)
+        else:
+            manifest = open_corpus(corpus_url).manifest
+        _collect_garbage(store, manifest, started)
     try:
         corpus = open_corpus(corpus_url)
         corpus.check_sizes()
@@ -432,7 +432,7 @@ def _check_target(store: ObjectStore, sources: Sources, overwrite: bool) -> None
 def _refuse_other_folders(store: ObjectStore) -> None:
     if store.exists(MANIFEST_KEY) or not store.exists("") or is_unfinished(store):
         return
-    if not are_only_turns(store.keys()):
+    if not are_of_a_write_lock(store.keys()):
         raise BadInput(
             f"{store.url}: it exists and isn't a corpus; give a path that doesn't exist yet"
         )

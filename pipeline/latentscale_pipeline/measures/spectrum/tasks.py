@@ -27,25 +27,28 @@ def sum_groups(inputs: Inputs) -> Output:
     """Sum the moments and the lengths of the rows of some shards, by random groups."""
     p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
     first = inputs.index * p["shards"]
+    shards = range(first, min(first + p["shards"], corpus.shard_count))
+    start, stop = corpus.shard_range(shards[0]).start, corpus.shard_range(shards[-1]).stop
+    groups = _groups_of(start, stop, inputs)
     found: dict[int, GroupSums] = {}
-    for shard in range(first, min(first + p["shards"], corpus.shard_count)):
-        rows = corpus.read_shard(shard)
-        group = _groups_of(corpus.shard_range(shard).start, len(rows), inputs)
+    for shard in shards:
+        rows, place = corpus.read_shard(shard), corpus.shard_range(shard)
+        group = groups[place.start - start : place.stop - start]
         for number in np.unique(group).tolist():
             own = rows[group == number]
             _add(found, number, GroupSums(row_moments(own), row_lengths(own)))
     return Output(values={"numbers": list(found)}, arrays=_stacked(list(found.values())))
 
 
-def _groups_of(start: int, count: int, inputs: Inputs) -> NDArray[np.intp]:
-    """Return the groups of some rows, which depend on their places in the corpus alone.
+def _groups_of(start: int, stop: int, inputs: Inputs) -> NDArray[np.intp]:
+    """Return the groups of rows, which depend on their places in the corpus alone.
 
     Rows near each other are often alike, so groups are drawn among many rows at once.
     """
     groups = np.arange(DRAWN_ROWS, dtype=np.intp) % inputs.parameters["groups"]
-    first, last = start // DRAWN_ROWS, -(-(start + count) // DRAWN_ROWS)
+    first, last = start // DRAWN_ROWS, -(-stop // DRAWN_ROWS)
     drawn = [inputs.generator(place).permutation(groups) for place in range(first, last)]
-    return np.concatenate(drawn)[start - first * DRAWN_ROWS :][:count]
+    return np.concatenate(drawn)[start - first * DRAWN_ROWS :][: stop - start]
 
 
 def score_sums(inputs: Inputs) -> Output:

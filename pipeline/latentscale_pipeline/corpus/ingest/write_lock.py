@@ -1,4 +1,4 @@
-"""One process at a time writes a corpus.
+"""The write lock: one process at a time writes a corpus.
 
 Zarr fixes the keys of an array's shards, so two processes that write the same corpus would write
 the same objects. Each therefore holds a lock below ``writing/`` while it writes, and removes it at
@@ -19,13 +19,13 @@ WRITING = "writing"
 """Folder of a corpus that holds the lock."""
 
 
-def are_only_turns(keys: Iterable[str]) -> bool:
-    """Return whether all objects of a folder are those of a lock."""
+def are_of_a_write_lock(keys: Iterable[str]) -> bool:
+    """Return whether all objects of a folder are those of a write lock."""
     return all(key.startswith((f"{WRITING}/lock/", f"{WRITING}/heartbeats/")) for key in keys)
 
 
 @contextmanager
-def take_turns(
+def hold_write_lock(
     store: ObjectStore, *, wait: bool = False, echo: Echo | None = None
 ) -> Iterator[None]:
     """Keep other processes from writing a corpus during a ``with`` block.
