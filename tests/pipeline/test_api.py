@@ -75,6 +75,8 @@ def test_vendi_scores_are_those_of_a_job(kernel: str, rows: np.ndarray, job: dic
         assert (own.bounds, own.method) == (entry["bounds"], entry["method"])
     assert found[1] == found["1"]
     assert found[float("inf")] == found["inf"]
+    assert [found[order] for order in found] == list(found.scores.values())
+    assert len(found) == len(entries)
     with pytest.raises(KeyError, match="order 7 wasn't computed"):
         found[7]
 

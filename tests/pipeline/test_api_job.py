@@ -128,13 +128,11 @@ def test_a_row_may_lack_a_label(tmp_path: Path) -> None:
         found = run(sample(1), labels=labels, measures="duplicates", output=tmp_path)
         return [str(label) for label in found.rows().to_pandas()["label"]]
 
-    assert (
-        kept(np.array(["a", None, float("nan"), pandas.NA] * 60, object)) == ["a", "", "", ""] * 60
-    )
-    # Whole numbers, as pandas holds them where some are missing.
     given = np.array(["a", None, float("nan"), pandas.NA] * 60, object)
     assert kept(given) == ["a", "", "", ""] * 60
     assert kept([4, None] * 120) == ["4", ""] * 120
+    assert kept(np.array([True, False] * 120)) == ["True", "False"] * 120
+    assert kept([True, np.False_, None] * 80) == ["True", "False", ""] * 80
     # A list with NaN, as of a pandas column.
     assert kept(["a", float("nan")] * 120) == ["a", ""] * 120
     assert kept([np.int64(4), None, 5.0] * 80) == ["4", "", "5"] * 80

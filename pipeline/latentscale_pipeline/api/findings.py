@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -102,6 +102,14 @@ class VendiFindings(Findings):
         if name not in self.scores:
             raise KeyError(f"order {name} wasn't computed; there are {', '.join(self.scores)}")
         return self.scores[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the orders."""
+        return iter(self.scores)
+
+    def __len__(self) -> int:
+        """Return the number of orders."""
+        return len(self.scores)
 
     @property
     def title(self) -> str:

@@ -669,7 +669,7 @@ def _hold_texts(given: Texts, kind: str, prefix: str) -> Texts:
             ) from None
     if kind == "labels" and texts.ndim == 1 and texts.dtype.kind == "f":
         texts = np.array(format_whole_numbers(texts, 0, name))
-    if texts.ndim != 1 or texts.dtype.kind not in "UTiu":
+    if texts.ndim != 1 or texts.dtype.kind not in ("UTiub" if kind == "labels" else "UTiu"):
         raise BadInput(
             f"{name} must be one text or integer per row; got shape {texts.shape} and dtype "
             f"{texts.dtype}"
@@ -700,7 +700,8 @@ def _text_of(value: object, row: int, name: str, kind: str) -> str:
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
     if whole and kind == "labels":
         return format_whole_numbers(np.asarray([value], np.float64), row, name)[0]
-    if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
+    boolean = isinstance(value, bool | np.bool_)
+    if isinstance(value, str | int | np.integer | np.bool_) and (kind == "labels" or not boolean):
         return str(value)
     raise BadInput(f"{name}: row {row} has {value!r}; give every row a text or a whole number")
 

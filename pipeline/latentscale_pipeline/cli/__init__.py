@@ -267,15 +267,24 @@ def _reader_is_gone() -> bool:
 
 def _usage(error: click.ClickException) -> str:
     """Return one line for a mistake on the command line that says what to do."""
-    near = getattr(error, "possibilities", None)
+    near = _similar(error)
+    suggests = hasattr(error, "possibilities")
     context = getattr(error, "ctx", None)
-    said = " ".join((error.message if near else error.format_message()).split()).rstrip(".")
+    said = " ".join((error.message if suggests else error.format_message()).split()).rstrip(".")
     advice = f"see {context.command_path if context else 'latentscale'} --help"
     if near:
         advice = f"did you mean {near[0]}?"
     elif said.endswith("?"):  # it has a suggestion
         return said
     return f"{said[:1].lower()}{said[1:]}; {advice}"
+
+
+def _similar(error: click.ClickException) -> list[str]:
+    """Return the options that are named like an unknown one, without the dashes of all."""
+    found = getattr(error, "possibilities", None) or []
+    names = {name.lstrip("-"): name for name in found}
+    wanted = getattr(error, "option_name", "").lstrip("-")
+    return [names[name] for name in difflib.get_close_matches(wanted, names)]
 
 
 def _complete() -> NoReturn:

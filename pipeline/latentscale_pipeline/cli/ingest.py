@@ -42,7 +42,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
 
 
 @click.command()
-@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@click.argument("sources", metavar="SOURCE...", nargs=-1)
 @click.argument("corpus")
 @click.option("--format", "kind", help="Format of all sources: npy, csv, u8bin …. Default: detect.")
 @click.option("--vectors", help="Array, dataset or column with the vectors, if there are several.")
@@ -115,6 +115,10 @@ def ingest(
       latentscale ingest today.npy corpus.zarr --append
       latentscale ingest 'part-*.parquet' corpus.zarr --vectors emb --ids-column key
     """
+    if not sources:  # what is named last is the corpus
+        raise click.UsageError(
+            f"missing argument 'CORPUS', where the corpus goes: latentscale ingest {corpus} CORPUS"
+        )
     if kind is not None and kind not in FORMATS:
         raise click.BadParameter(
             f"{kind!r} isn't a format; the formats are {', '.join(FORMATS)}",

@@ -11,6 +11,7 @@ folder, seed and corpus. They must agree in
   With another seed, other pairs of rows are drawn, so the scales differ a little; this is noted but
   not refused;
 * the number of rows, for a score that depends on it;
+* the number of dimensions, for a score that can't be compared between models;
 * the reference's vectors, for a score of the pair, and whether they are those of the corpus.
 """
 
@@ -40,7 +41,7 @@ SHOWN_CHARACTERS = 60
 NO_WEIGHTS = "true, but no row has a weight,"
 """Stands for a setting that had nothing to use."""
 
-Kind = Literal["setting", "scale", "own scale", "rows", "reference"]
+Kind = Literal["setting", "scale", "own scale", "rows", "dimensions", "reference"]
 """What differs; on samples, an own scale is derived in the same way in both jobs."""
 
 
@@ -96,6 +97,10 @@ class Comparability:
             if ours is None or theirs is None:
                 continue
             yield from self._of_weights(role, score)
+            measure = MEASURES.get(score.measure)
+            known = None not in (ours.d, theirs.d)
+            if known and ours.d != theirs.d and not (measure and measure.spans_models(score)):
+                yield Mismatch("dimensions", f"dimension of the {role}", ours.d, theirs.d)
             if score.size_dependent and None in used and ours.n != theirs.n:
                 yield Mismatch("rows", f"n of the {role}", ours.n, theirs.n)
             if (
@@ -160,7 +165,7 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
         if found.settings is None
     ]
     dimensions = [each.corpora["corpus"].d for each in (job, baseline) if "corpus" in each.corpora]
-    if len({*dimensions}) > 1:
+    if len({*dimensions} - {None}) > 1:
         notes.append(
             "the corpora have {} and {} dimensions, so the model that made them is another".format(
                 *dimensions

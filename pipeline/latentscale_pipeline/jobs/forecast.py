@@ -93,11 +93,13 @@ def _forecast(config: JobConfig, sources: JobSources | None, echo: Echo | None) 
     corpora = {role: corpus for role, corpus in found.items() if isinstance(corpus, Corpus)}
     plan = identify_plan(config, corpora, facts, stages) if len(corpora) == len(found) else None
     short = typical_work_seconds(stages) < WORTH_AN_ESTIMATE_SECONDS
-    rates = ingest_rates = TYPICAL if short else calibrate(_pieces(found["corpus"]))
+    worker_pool = WorkerPool.of(config, stages)
+    rates = ingest_rates = TYPICAL
+    if not short:
+        rates = ingest_rates = calibrate(_pieces(found["corpus"]), worker_pool.busy_cores)
     if isinstance(found["corpus"], UningestedCorpus):
         # Stages read shards, which is many times as fast as decoding Parquet or text.
         rates = replace(rates, read_bytes=TYPICAL.read_bytes)
-    worker_pool = WorkerPool.of(config, stages)
     # Results of earlier runs are found by keys that contain the corpora's fingerprints.
     inspected = [] if plan is None else inspect_stages(work_with_caches(plan), repair=False)
     stage_states = {stage_state.stage.name: stage_state for stage_state in inspected}

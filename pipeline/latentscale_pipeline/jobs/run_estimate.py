@@ -37,8 +37,8 @@ def estimate_run(plan: Plan, stage_states: Sequence[StageState]) -> RunEstimate 
     missing = [state for state in stage_states if not state.done]
     if typical_work_seconds([state.stage for state in missing]) < WORTH_AN_ESTIMATE_SECONDS:
         return None
-    rates = calibrate(read_shards(plan.corpora["corpus"]))
     worker_pool = WorkerPool.of(plan.config, plan.stages)
+    rates = calibrate(read_shards(plan.corpora["corpus"]), worker_pool.busy_cores)
     forecasts = [forecast_stage(state.stage, worker_pool, state, rates) for state in stage_states]
     schedule = simulate_schedule([forecast.pending for forecast in forecasts], worker_pool)
     stages = {

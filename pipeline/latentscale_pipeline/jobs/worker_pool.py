@@ -64,6 +64,11 @@ class WorkerPool:
         """Time before the first task runs."""
         return STARTUP_IN_DRIVER_SECONDS if self.in_driver else STARTUP_SECONDS
 
+    @property
+    def busy_cores(self) -> int:
+        """Number of cores of this machine that compute at once; one where workers are remote."""
+        return min(self.workers * self.threads, self.cores) if self.here else 1
+
     def slots(self, stage: Stage) -> int:
         """Return how many tasks of a stage fit at once, however many tasks it has."""
         fit = tasks_that_fit(stage, self.memory_limit, self.idle_bytes)

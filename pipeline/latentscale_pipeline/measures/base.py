@@ -604,6 +604,13 @@ class Measure(ABC):
         """Return whether a score may be in units of a scale, which comes from the reference."""
         return (score.kernel or "").endswith("median")
 
+    def spans_models(self, score: Score) -> bool:
+        """Return whether a score can be compared between rows of different models.
+
+        Distances of two models can't be, so most scores can't.
+        """
+        return False
+
     def deciding_settings(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
         """Return what of the settings of its section, or of some of them, decides a score."""
         return settings

@@ -109,6 +109,10 @@ CALLS = [
         "no such option '--outptu'; did you mean --output?",
     ),
     (
+        "plan --all rows.npy",
+        "no such option '--all'; see latentscale plan --help",
+    ),
+    (
         "run --referense wide.npy rows.npy",
         "no such option '--referense'; did you mean --reference?",
     ),

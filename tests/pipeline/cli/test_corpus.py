@@ -218,7 +218,10 @@ def test_bad_input_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ingest", "only.npy"], "missing argument"),
+        (
+            ["ingest", "only.npy"],
+            "missing argument 'CORPUS', where the corpus goes: latentscale ingest only.npy CORPUS",
+        ),
         (["ingest", "a.npy", "c", "--shard-size", "big"], "'big' is not a size; write it like"),
         (["ingest", "a.npy", "c", "--on-invalid", "keep"], "invalid value for '--on-invalid'"),
         (["ingest", "a.npy", "c", "--dtype", "float64"], "invalid value for '--dtype'"),

@@ -648,18 +648,30 @@ def test_a_document_outside_the_contract_is_named(
     assert str(caught.value).startswith(f"jobs/x/results.json: {message}")
 
 
-def test_another_dimension_is_noted() -> None:
-    ours, theirs = job(row(1.0)), job(row(1.0), name="release")
-    corpora = theirs.results.corpora
-    assert corpora.corpus is not None
-    narrow = corpora.model_copy(update={"corpus": corpora.corpus.model_copy(update={"d": 99})})
-    other = replace(theirs, results=theirs.results.model_copy(update={"corpora": narrow}))
-    [note] = compare(ours, other).notes
-    d = ours.corpora["corpus"].d
-    assert note == (
-        f"the corpora have {d} and 99 dimensions, so the model that made them is another"
+def test_scores_of_another_dimension_are_left_out() -> None:
+    rows = (
+        row(1.0),
+        row(3.0, measure="heat", score="heat trace"),
+        row(7.0, measure="duplicates", score="exact duplicates", unit="rows"),
+        row(9.0, measure="duplicates", score="near-duplicates", unit="rows"),
     )
-    assert compare(ours, theirs).notes == ()
+    ours, theirs = job(*rows), job(*rows, name="release")
+
+    def of_dimension(d: int, like: FinishedJob) -> FinishedJob:
+        corpora = like.results.corpora
+        assert corpora.corpus is not None
+        other = corpora.model_copy(update={"corpus": corpora.corpus.model_copy(update={"d": d})})
+        return replace(like, results=like.results.model_copy(update={"corpora": other}))
+
+    ours, other = of_dimension(64, ours), of_dimension(99, theirs)
+    found = compare(ours, other)
+    [note] = found.notes
+    assert note == "the corpora have 64 and 99 dimensions, so the model that made them is another"
+    away = "not comparable: dimension of the corpus is 64 here and 99 in the baseline"
+    assert [score.why_not for score in found.scores] == [away, "", "", away]
+    anyway = compare(ours, other, allow_incomparable=True)
+    assert not any(score.why_not for score in anyway.scores)
+    assert compare(ours, of_dimension(64, theirs)).notes == ()
 
 
 def test_a_job_may_be_named_without_its_folder(

@@ -289,6 +289,8 @@ def test_calibration_takes_a_second_and_reads_little() -> None:
     assert 1e6 < rates.elementwise_operations < rates.float64_multiply_adds
     # Rows in memory aren't read.
     assert calibrate(iter(())).read_bytes == TYPICAL.read_bytes
+    # Two threads that compute at once are no faster each.
+    assert calibrate(iter(()), 2).float32_multiply_adds < 1.5 * rates.float32_multiply_adds
 
 
 def test_workers_must_fit_into_the_machine() -> None:
@@ -315,7 +317,7 @@ def test_workers_must_fit_into_the_machine() -> None:
 @pytest.fixture
 def _known_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare every plan the second that it takes to measure this machine."""
-    monkeypatch.setattr(forecast, "calibrate", lambda pieces: Rates(2e10, 4e10, 1e9, 1e9))
+    monkeypatch.setattr(forecast, "calibrate", lambda pieces, threads: Rates(2e10, 4e10, 1e9, 1e9))
 
 
 @pytest.fixture
@@ -381,7 +383,7 @@ def test_a_source_that_is_slow_to_read_delays_its_ingest_alone(
     monkeypatch.setattr(forecast, "WORTH_AN_ESTIMATE_SECONDS", 0.0)
     quick = planned(latentscale, job)
     slow_rates = Rates(2e10, 4e10, 1e9, 300.0)
-    monkeypatch.setattr(forecast, "calibrate", lambda pieces: slow_rates)
+    monkeypatch.setattr(forecast, "calibrate", lambda pieces, threads: slow_rates)
     slow = planned(latentscale, job)
     assert by_stage(slow, "seconds") == by_stage(quick, "seconds")
     # The sources are read, the rows written, and read back.

@@ -29,7 +29,7 @@ def test_a_run_is_estimated_as_its_plan_is(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (forecast, run_estimate):
-        monkeypatch.setattr(module, "calibrate", lambda pieces: TYPICAL)
+        monkeypatch.setattr(module, "calibrate", lambda pieces, threads: TYPICAL)
     monkeypatch.setattr(run_estimate, "WORTH_AN_ESTIMATE_SECONDS", 0.0)
     config = read_job(str(source), name="x", output=str(tmp_path / "jobs"))
     plan = make_plan(config)

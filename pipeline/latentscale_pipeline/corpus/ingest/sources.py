@@ -200,7 +200,7 @@ class Sources:
 
     def _described(self, field: Field) -> str:
         if field.name not in NAMES:
-            return field.name
+            return field.name or "a column without a name"
         if field.dtype.kind not in _kinds(NAMES[field.name]) or field.dated or field.unseen:
             return f"{field.name} ({field.kind}: {_why_left_out(field)})"
         lacking = (source.path for source in self.items if field.name not in source.names)
@@ -211,7 +211,8 @@ class Sources:
     def unused_labels(self) -> tuple[str, ...]:
         """Fields of the first source that could be labels, if it has none."""
         first = self.items[0]
-        used = {column.name for column in first.columns.values()}
+        used = {"", first.field.name, *first.field.columns}
+        used |= {column.name for column in first.columns.values()}
         return tuple(
             field.name
             for field in first.container.fields
@@ -293,8 +294,11 @@ def describe_sources(sources: Sources, beside: Collection[str] | None = None) ->
     if (candidate := sources.unused_weights) and "weights" in kept:
         yield f"no weights; ingest --weights-column takes a column as weights: {candidate}"
     wide = {str(source.dtype) for source in sources.items if not _is_kept(source.dtype)}
-    if wide:
-        yield f"{', '.join(sorted(wide))} is rounded to float32, to 7 digits"
+    for dtype in sorted(wide):
+        if np.dtype(dtype).kind in "iu":
+            yield f"{dtype} is stored as float32, which rounds whole numbers beyond {2**24:,}"
+        else:
+            yield f"{dtype} is rounded to float32, to 7 digits"
 
 
 def _is_kept(dtype: np.dtype[Any]) -> bool:

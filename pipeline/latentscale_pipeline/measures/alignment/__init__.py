@@ -38,6 +38,10 @@ class AlignmentMeasure(Measure):
 
         return collect_alignment(section, facts, results)
 
+    def spans_models(self, score: Score) -> bool:
+        """Return that all can: it compares models."""
+        return True
+
     def section_of_sample(self, section: Alignment) -> None:
         """Return nothing: samples of both corpora aren't paired."""
 

@@ -51,6 +51,10 @@ class DuplicatesMeasure(Measure):
         """Return whether rows are searched for, and not in a job that does without ranges."""
         return section is not None and facts.samples > 0
 
+    def spans_models(self, score: Score) -> bool:
+        """Return that counts of equal rows can: equal items are equal rows of any model."""
+        return score.score.startswith("exact ")
+
     def deciding_settings(self, settings: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
         """Leave out the distance, except for the scores of rows that are nearly the same."""
         near = score.score in NEARLY_THE_SAME

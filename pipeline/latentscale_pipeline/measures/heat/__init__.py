@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results
+from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results, Score
 from latentscale_pipeline.measures.heat.config import Heat
 from latentscale_pipeline.measures.heat.report import HeatReport
 from latentscale_pipeline.measures.heat.results import HeatResults
@@ -22,6 +22,10 @@ class HeatMeasure(Measure):
         from latentscale_pipeline.measures.heat.plan import plan_heat
 
         return plan_heat(section, facts)
+
+    def spans_models(self, score: Score) -> bool:
+        """Return that all can: they are of graphs of neighbours."""
+        return True
 
     def section_of_sample(self, section: Heat) -> Heat:
         """Leave out searches for many rows."""

@@ -12,6 +12,7 @@ from latentscale_pipeline.measures.base import (
     Measure,
     Results,
     Role,
+    Score,
 )
 from latentscale_pipeline.measures.label_shares.config import LabelShares
 from latentscale_pipeline.measures.label_shares.report import LabelSharesReport
@@ -44,6 +45,10 @@ class LabelSharesMeasure(Measure):
             else "rows are paired, and the items of a pair have the same label"
         )
         return Findings(None, reason=None if section is None else reason)
+
+    def spans_models(self, score: Score) -> bool:
+        """Return that all can: labels don't come from a model."""
+        return True
 
     def counts_between(
         self,

@@ -61,10 +61,10 @@ def duplicates_stages(role: Role, facts: JobFacts, metric: Metric = "euclidean")
         corpora=(role,),
         parameters={"role": role, "groups": groups, "directions": metric == "cosine"},
         # A shard is read, then decoded; digests grow in place, are copied, sorted, and made
-        # distinct. Directions need blocks of rows as float64, three times.
+        # distinct. Blocks of rows are in float64, for directions three times.
         memory_bytes=max(2 * shard + digests, 3 * digests)
         + digests // 4
-        + (24 * ROWS_AT_A_TIME * corpus.d if metric == "cosine" else 0),
+        + (32 if metric == "cosine" else 16) * ROWS_AT_A_TIME * corpus.d,
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes,
             bytes_written=DIGEST_BYTES * corpus.n + RESULT_BYTES * (parts + 1),
@@ -97,13 +97,13 @@ def hash_rows(inputs: Inputs) -> Output:
     first = inputs.index * SHARDS_PER_TASK
     digests, lengths = bytearray(), 0.0
     for shard in range(first, min(first + SHARDS_PER_TASK, corpus.shard_count)):
-        rows = corpus.read_shard(shard) + np.zeros((), dtype=corpus.dtype)
-        lengths += float(np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)).sum())
+        rows = corpus.read_shard(shard)
         for block in row_blocks(len(rows), ROWS_AT_A_TIME):
-            some = rows[block]
-            if inputs.parameters["directions"]:
-                some = scale_by_power(some.astype(np.float64))
-            for row in some:
+            exact = rows[block].astype(np.float64)
+            lengths += float(np.sqrt(np.einsum("ij,ij->i", exact, exact)).sum())
+            directions = inputs.parameters["directions"]
+            some = scale_by_power(exact) if directions else rows[block]
+            for row in _without_negative_zeros(some):
                 digests += xxhash.xxh3_128_digest(row)
     hashes = np.frombuffer(digests, dtype=f"V{DIGEST_BYTES}")
     # Repeats end here, so a very common row can't fill a group.
@@ -117,6 +117,13 @@ def hash_rows(inputs: Inputs) -> Output:
         values={"repeated": len(hashes) - len(distinct), "lengths": lengths},
         sections={HASHES: _groups(distinct, edges)},
     )
+
+
+def _without_negative_zeros(rows: NDArray[np.floating]) -> NDArray[np.unsignedinteger]:
+    """Return the bits of rows, those of -0 as those of 0: sums of float16 are slow."""
+    bits = rows.copy().view(f"u{rows.itemsize}")
+    bits[bits == 1 << (8 * rows.itemsize - 1)] = 0
+    return bits
 
 
 def _groups(

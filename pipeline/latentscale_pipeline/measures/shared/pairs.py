@@ -75,9 +75,11 @@ def pair_stages(facts: JobFacts, pairs: int, measure: str) -> list[Stage]:
 def _number_stages(facts: JobFacts, pairs: int, name: str) -> list[Stage]:
     corpus, reference = (facts.corpora[role] for role in ROLES)
     if corpus.n != reference.n:
+        named = corpus.ids is not None and reference.ids is not None
+        mend = "pair by ids instead, with" if named else "give as many rows, or both ids and"
         raise BadInput(
             f"pair: rows needs as many rows in both corpora; the corpus has {corpus.n:,} and the "
-            f"reference {reference.n:,}; pair by ids instead, with pair: ids"
+            f"reference {reference.n:,}; {mend} pair: ids"
         )
     drawing = Stage(
         name=name,
@@ -94,9 +96,12 @@ def _ids_stages(facts: JobFacts, pairs: int, name: str) -> list[Stage]:
     for role in ROLES:
         if facts.corpora[role].ids is None:
             option = "--ids" if role == "corpus" else "--reference-ids"
+            alike = len({facts.corpora[each].n for each in ROLES}) == 1
             raise BadInput(
                 f"pair: ids needs ids, and the {role} has none; give them to run with {option} or "
-                f"{option}-column, or to ingest, or pair rows of the same number with pair: rows"
+                f"{option}-column, or to ingest"
+                + ", or pair rows of the same number with pair: rows"
+                * alike
             )
     small, large = sorted(ROLES, key=lambda role: facts.corpora[role].n)
     sketch = Stage(

@@ -272,6 +272,22 @@ def test_blanks_between_quotes_belong_to_an_id(tmp_path: Path) -> None:
     assert corpus.texts("labels") == ["x ", '"y', 'say, "so" ']
 
 
+def test_columns_of_the_vectors_and_without_a_name_are_no_labels(tmp_path: Path) -> None:
+    held = tmp_path / "held.csv"
+    held.write_text(",e0,e1,e2\n0,0.5,0.25,0.5\n1,0.5,,0.5\n2,0.5,1.5,0.25\n")
+    said = list(describe_sources(open_sources([str(held)])))
+    assert said == [
+        "left out: a column without a name",
+        "float64 is rounded to float32, to 7 digits",
+    ]
+
+
+def test_whole_numbers_are_rounded_only_where_they_are_large(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones((3, 2), np.int64))
+    [said] = describe_sources(open_sources([str(tmp_path / "a.npy")]))
+    assert said == "int64 is stored as float32, which rounds whole numbers beyond 16,777,216"
+
+
 def test_what_was_taken_left_out_and_rounded_is_said(
     tmp_path: Path, latentscale: Callable[..., Ended]
 ) -> None:

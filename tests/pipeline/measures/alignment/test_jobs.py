@@ -221,11 +221,16 @@ def test_two_seeds_draw_other_pairs_of_the_same_truth(tmp_path: Path) -> None:
 
 def test_what_cannot_be_paired_is_refused(tmp_path: Path, latentscale: Command) -> None:
     x, y = models(6, 60)
-    with pytest.raises(BadInput, match="the corpus has 60 and the reference 50; pair by ids"):
+    with pytest.raises(BadInput, match=r"50; give as many rows, or both ids and pair: ids$"):
         run(tmp_path / "size", "rows", corpus=x, reference=y[:50])
-    with pytest.raises(BadInput, match="pair: ids needs ids, and the corpus has none"):
-        run(tmp_path / "none", "ids", corpus=x, reference=y)
     numbers = [f"a{i}" for i in range(60)]
+    both = {"corpus": numbers, "reference": numbers[:50]}
+    with pytest.raises(BadInput, match=r"the reference 50; pair by ids instead, with pair: ids$"):
+        run(tmp_path / "named", "rows", ids=both, corpus=x, reference=y[:50])
+    with pytest.raises(BadInput, match=r"the corpus has none; .* with pair: rows$"):
+        run(tmp_path / "none", "ids", corpus=x, reference=y)
+    with pytest.raises(BadInput, match=r"the corpus has none; .*, or to ingest$"):
+        run(tmp_path / "few", "ids", corpus=x, reference=y[:50])
     twice = [*numbers[:58], "a7", "a58"]
     with pytest.raises(BadInput, match="corpus: rows 7 and 58 have the same id, 'a7'"):
         run(
