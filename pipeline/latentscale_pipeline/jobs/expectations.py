@@ -75,25 +75,32 @@ def _sampling_error(score: Score, expected: Expected, facts: JobFacts) -> tuple[
 
 def _explain(score: Score, facts: JobFacts) -> Score:
     """Return a score with the reason why its sampling error isn't known, if it isn't."""
-    if score.value is None or score.sampling_error is not None or score.label is not None:
+    if score.value is None or score.sampling_error is not None:
         return score
     if score.sampling_error_reason is not None:
         return score
-    if not facts.samples:
+    measure, rows = MEASURES[score.measure], _rows_of(score, facts)
+    has_error = score.score not in measure.without_error
+    if not facts.errors:
         reason = "sampling.method is none"
     elif score.samples:
         reason = f"only that of {score.samples[0].rows:,} rows is known, from samples"
     elif score.expected is not None:
         reason = "the expected range says how far chance moves it"
-    elif (
-        score.of != "pair"
-        and score.score not in MEASURES[score.measure].without_error
-        and facts.corpora[score.of].n < MEASURES[score.measure].error_rows
-    ):
-        reason = f"it needs {MEASURES[score.measure].error_rows} rows or more"
+    elif has_error and rows is not None and rows < measure.error_rows:
+        reason = f"it needs {measure.error_rows} rows or more"
+    elif score.label is not None:
+        reason = "it isn't estimated for the rows of a label"
     else:
         reason = score.expected_reason or "it isn't estimated for this score"
     return score.model_copy(update={"sampling_error_reason": reason})
+
+
+def _rows_of(score: Score, facts: JobFacts) -> int | None:
+    """Return of how many rows a score is; None for one of the pair, or if that isn't known."""
+    if score.label is not None:
+        return facts.label_rows.get(score.label)
+    return None if score.of == "pair" else facts.corpora[score.of].n
 
 
 def expect_curves(findings: Mapping[str, Findings], samples: Samples) -> dict[str, Findings]:

@@ -281,6 +281,7 @@ def job_facts(
         label_rows=_label_rows(config, corpora["corpus"]),
         replicates=config.replicates.count,
         replicate_rows=config.replicates.rows,
+        errors=config.sampling.method == "auto",
         samples=config.sampling.samples if config.sampling.method == "auto" else 0,
         sample_rows=config.sampling.rows,
         pair=config.pair,

@@ -158,9 +158,10 @@ class JobFacts:
         Number of repetitions, on random subsamples or in random orders; 1 for none.
     replicate_rows : int or None
         Rows of a subsample; None if only orders are random.
+    errors : bool
+        Whether sampling errors are asked for.
     samples : int
-        Random samples of the corpus that tell where its scores are expected; 0 if neither this
-        nor sampling errors are asked for.
+        Random samples of the corpus that tell where its scores are expected; 0 for none.
     sample_rows : int
         Largest number of rows of a sample that tells where a score is expected.
     pair : {"rows", "ids"} or None
@@ -178,6 +179,7 @@ class JobFacts:
     label_rows: Mapping[str, int] = field(default_factory=dict)
     replicates: int = 1
     replicate_rows: int | None = None
+    errors: bool = False
     samples: int = 0
     sample_rows: int = 0
     pair: Literal["rows", "ids"] | None = None

@@ -214,6 +214,7 @@ def _sample_work(
     own = replace(
         facts,
         corpora={role: _sample_facts(corpus, sizes.rows) for role, corpus in facts.corpora.items()},
+        errors=False,
         samples=0,
         # Each sample derives its scales, so that samples of two jobs are measured in one way.
         fixed_scales={},

@@ -146,8 +146,41 @@ def test_a_label_has_the_scores_of_a_corpus_of_its_rows(
                 assert by[label][naming]["lower"] <= score["upper"]
                 assert score["lower"] <= by[label][naming]["upper"]
             else:
-                score.pop("sampling_error_reason", None)  # labels don't say
                 assert by[label][naming] == score | {"label": label}
+
+
+def test_a_label_has_the_sampling_errors_of_its_rows(
+    tmp_path: Path, write_job: Callable[..., Path], latentscale: Command
+) -> None:
+    rows = np.random.default_rng(3).normal(size=(260, 5)).astype("f4")
+    labels = np.arange(260) % 3 == 0
+    np.save(tmp_path / "rows.npy", rows)
+    np.save(tmp_path / "labels.npy", np.where(labels, "third", "rest"))
+    np.save(tmp_path / "rest.npy", rows[~labels])
+    measures: Any = {**MEASURES, "spectrum": {}, "spread": {}, "hubness": {}}
+    measures["intrinsic_dimension"] = {}
+    del measures["heat"]
+    whole = ingest(
+        [str(tmp_path / "rows.npy")],
+        str(tmp_path / "whole.zarr"),
+        labels=str(tmp_path / "labels.npy"),
+    )
+    lone = ingest([str(tmp_path / "rest.npy")], str(tmp_path / "rest.zarr"))
+    by, alone = (
+        rows_of_scores(json.loads(latentscale("run", write_job(url, **keys), "--json").out))
+        for url, keys in (
+            (whole.url, {"group_by": "labels", "measures": measures}),
+            (lone.url, {"measures": measures}),
+        )
+    )
+    known = {name: score for name, score in alone[None].items() if score["sampling_error"]}
+    assert {measure for measure, *_ in known} == {*measures}
+    for name, score in known.items():
+        own = by["rest"][name]
+        assert own["sampling_error"] == pytest.approx(score["sampling_error"], rel=0.4), name
+        assert own["sampling_method"] == score["sampling_method"]
+    few = by["third"]["vendi", "vendi", "cosine", "1"]
+    assert few["sampling_error_reason"] == "it needs 100 rows or more"
 
 
 def rows_of_scores(results: dict[str, Any]) -> dict[str | None, dict[tuple[Any, ...], Any]]:

@@ -67,7 +67,7 @@ def _stages(section: Hubness, facts: JobFacts, role: Role) -> list[Stage]:
 
 def _lists_stage(section: Hubness, facts: JobFacts, role: Role, drawn: str) -> Stage:
     corpus, rows = facts.corpora[role], drawn_count(section, facts, role)
-    errors = facts.samples > 0 or rows < corpus.n
+    errors = facts.errors or rows < corpus.n
     parts = -(-rows // QUERIES)
     length = min(LIST_SHARE * section.k if errors else section.k, rows - 1)
     entries, pairs = rows * length, float(rows) ** 2

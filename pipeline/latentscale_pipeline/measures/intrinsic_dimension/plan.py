@@ -130,7 +130,7 @@ def _among_drawn(rows: int, n: int) -> int:
 
 def _search_stage(section: IntrinsicDimension, facts: JobFacts, role: Role, drawn: str) -> Stage:
     corpus, rows = facts.corpora[role], looked_up(section, facts, role)
-    errors = facts.samples > 0 or rows < corpus.n
+    errors = facts.errors or rows < corpus.n
     shards = max(shards_per_block(corpus), -(-corpus.shards // MAX_TASKS))
     parts = -(-corpus.shards // shards)
     length = min(LIST_ROWS if errors else SHORT_LIST_ROWS, corpus.n - 1)

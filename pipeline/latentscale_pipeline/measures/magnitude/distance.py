@@ -83,7 +83,7 @@ def distance_stages(section: Magnitude, facts: JobFacts) -> list[Stage]:
             "metric": section.metric,
             "scale": scale,
             "tolerance": section.tolerance,
-            "errors": facts.samples > 0 or any(rows[r] < facts.corpora[r].n for r in rows),
+            "errors": facts.errors or any(rows[r] < facts.corpora[r].n for r in rows),
         },
         seed=facts.seed,
         memory_bytes=int(48 * union**2 + 32 * union * d) + FEW_TILES_BYTES,

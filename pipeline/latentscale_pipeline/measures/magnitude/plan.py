@@ -169,7 +169,7 @@ def _function_stage(section: Magnitude, facts: JobFacts, role: Role) -> Stage:
     source = cut_source(section, facts)
     passes = advance_function, _count_scales(section), FUNCTION_ITERATIONS
     stage = _pair_stage(section, facts, role, f"magnitude-{role}", *passes)
-    errors = facts.samples > 0 and facts.corpora[role].n >= MIN_ERROR_ROWS
+    errors = facts.errors and facts.corpora[role].n >= MIN_ERROR_ROWS
     given = {
         "scales": section.scales,
         "cut": cut,

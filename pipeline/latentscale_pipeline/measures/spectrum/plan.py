@@ -42,7 +42,7 @@ EIGENVALUES = 4.0
 def plan_spectrum(facts: JobFacts) -> list[Stage]:
     """Plan one pass over every corpus, and the scores."""
     return [
-        _stage(corpus, role, facts.seed, count_groups(corpus) if facts.samples else 1)
+        _stage(corpus, role, facts.seed, count_groups(corpus) if facts.errors else 1)
         for role, corpus in facts.corpora.items()
     ]
 

@@ -86,7 +86,7 @@ def _sums_stage(section: Spread, facts: JobFacts, role: Role, drawn: str) -> Sta
             "bandwidth": bandwidth,
             "temperature": section.temperature,
             "precision": precision,
-            "errors": facts.samples > 0,
+            "errors": facts.errors,
             # Another sample moves the median of its own distances, and not that of another corpus.
             "median_pairs": median_pairs(corpus.n)
             if bandwidth == "median" and role == facts.scale_role

@@ -172,7 +172,7 @@ def sampling_stage_name(kernel: VendiKernel, role: Role) -> str:
 
 def has_sampling_errors(kernel: VendiKernel, facts: JobFacts, corpus: CorpusFacts) -> bool:
     """Return whether the sampling errors under a kernel are found for a corpus."""
-    if facts.samples == 0 or corpus.n < MIN_ROWS:
+    if not facts.errors or corpus.n < MIN_ROWS:
         return False
     if kernel.name == "cosine":
         # The error falls as the root of n only where n is far above d.
