@@ -21,6 +21,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Literal
 
 from pydantic_core import to_jsonable_python
@@ -37,6 +38,9 @@ SCALE_TOLERANCE = 1e-6
 
 SHOWN_CHARACTERS = 60
 """Maximum length of a setting's value in a message."""
+
+SHOWN_BEFORE = 24
+"""Characters that two long values have in common and that are shown before what differs."""
 
 NO_WEIGHTS = "true, but no row has a weight,"
 """Stands for a setting that had nothing to use."""
@@ -55,7 +59,8 @@ class Mismatch:
     baseline: Any
 
     def __str__(self) -> str:
-        return f"{self.what} is {_shown(self.job)} here and {_shown(self.baseline)} in the baseline"
+        job, baseline = _shown(self.job, self.baseline)
+        return f"{self.what} is {job} here and {baseline} in the baseline"
 
 
 @dataclass(frozen=True)
@@ -194,8 +199,11 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
             "be compared; run both against one reference"
         )
     for measure, scale in _scale_differences(job, baseline):
-        differing = replace(scale, kind="own scale") if own else scale
         set_differently = by_measure.get(measure, ())
+        scores = [s for s in (*job.scores, *baseline.scores) if s.measure == measure]
+        depending = [s for s in scores if _matters(scale, s)]
+        told = any(_matters(setting, s) for setting in set_differently for s in depending)
+        differing = replace(scale, kind="own scale") if own and not told else scale
         if not same_source:
             by_measure[measure] = (*set_differently, differing)
         elif not set_differently:
@@ -273,9 +281,21 @@ def _scale_differences(job: FinishedJob, baseline: FinishedJob) -> Iterator[tupl
                 yield name, Mismatch("scale", scale, ours[scale], theirs[scale])
 
 
-def _shown(value: Any) -> str:
+def _shown(*values: Any) -> Iterator[str]:
+    """Format two values; long ones from a little before the place where they differ."""
+    texts = [printable(_text(value)) for value in values]
+    common = takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
+    start = max(0, len(list(common)) - SHOWN_BEFORE)
+    for text in texts:
+        if max(map(len, texts)) <= SHOWN_CHARACTERS:
+            yield text
+        else:
+            rest = text[start:]
+            end = rest if len(rest) <= SHOWN_CHARACTERS else f"{rest[: SHOWN_CHARACTERS - 1]}…"
+            yield f"…{end}" if start else end
+
+
+def _text(value: Any) -> str:
     if isinstance(value, float):
         return format_number(value, 7)
-    text = value if isinstance(value, str) else json.dumps(value)
-    text = printable(text)
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -337,7 +337,8 @@ def _drifts(
     rows = job.corpora["corpus"].n if "corpus" in job.corpora else 0
     reference = job.corpora["reference"].fingerprint if "reference" in job.corpora else None
     weighted = {role: corpus.weighted for role, corpus in job.corpora.items()}
-    own = JobOfSeries(rows, reference, job.scores, job.measure_settings, weighted)
+    dimensions = {role: corpus.d for role, corpus in job.corpora.items()}
+    own = JobOfSeries(rows, reference, job.scores, job.measure_settings, weighted, dimensions)
     failures, counts, unlike = [], [], []
     for compared in selected:
         score = compared.job
@@ -363,7 +364,8 @@ def _drifts(
         more = f" and {counted(len(unlike) - 1, 'more score')}" if len(unlike) > 1 else ""
         remarks.append(
             f"no limits for {unlike[0]}{more}: fewer than {MIN_JOBS} earlier jobs have as "
-            "many rows, the same reference, the same settings, and weights for the same corpora"
+            "many rows and dimensions, the same reference, the same settings, and weights for the "
+            "same corpora"
         )
     return failures, "; ".join(remarks)
 

@@ -58,6 +58,8 @@ class Entry:
         The settings of its measures, as JSON; None if they aren't known, as in earlier versions.
     corpus_weighted, reference_weighted : bool or None
         Whether their rows have weights; None if that isn't known, as in earlier versions.
+    corpus_dimension, reference_dimension : int or None
+        Number of their dimensions; None if that isn't known, as in earlier versions.
     companions : str or None
         Checksum of the labels and weights of its corpora; None for a job that no workflow ran.
     scores : tuple of Score
@@ -90,6 +92,8 @@ class Entry:
     settings: str | None
     corpus_weighted: bool | None
     reference_weighted: bool | None
+    corpus_dimension: int | None
+    reference_dimension: int | None
     companions: str | None
     scores: tuple[Score, ...]
     accepted: str | None = None
@@ -113,12 +117,16 @@ class Entry:
 
 ADDED: Mapping[str, str | None] = {
     "source": None,
+    "seconds": None,
+    "peak_memory_bytes": None,
     "warnings": "",
     "verdict": None,
     "verdict_reason": None,
     "settings": None,
     "corpus_weighted": None,
     "reference_weighted": None,
+    "corpus_dimension": None,
+    "reference_dimension": None,
     "companions": None,
 }
 """Columns that entries of earlier versions don't have, and what stands for them."""
@@ -137,7 +145,7 @@ NUMBERS: Mapping[str, str] = {
     **dict.fromkeys(("corpus_rows", "peak_memory_bytes", "share_of", "sampling_freedom"), "int64"),
     **dict.fromkeys(("passed", "size_dependent", "corpus_weighted", "reference_weighted"), "bool_"),
     **{name: "float64" for name in SCORE_COLUMNS if name.startswith("expected_")},
-    "expected_rows": "int64",
+    **dict.fromkeys(("corpus_dimension", "reference_dimension", "expected_rows"), "int64"),
     "expected_reason": "string",
 }
 """Arrow types of the columns that aren't text."""
@@ -185,6 +193,8 @@ def make_entry(
         settings=json.dumps(settings, sort_keys=True) if settings else None,
         corpus_weighted=job.corpora["corpus"].weighted,
         reference_weighted=None if reference is None else reference.weighted,
+        corpus_dimension=job.corpora["corpus"].d,
+        reference_dimension=None if reference is None else reference.d,
         companions=companions,
         scores=tuple(job.scores if scores is None else scores),
     )
@@ -261,6 +271,7 @@ def job_of_series(entry: Entry) -> JobOfSeries:
         entry.scores,
         json.loads(entry.settings or "{}"),
         {"corpus": entry.corpus_weighted, "reference": entry.reference_weighted},
+        {"corpus": entry.corpus_dimension, "reference": entry.reference_dimension},
     )
 
 

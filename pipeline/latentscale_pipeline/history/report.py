@@ -24,7 +24,6 @@ from latentscale_pipeline.report.scores import (
     score_title,
     section_of,
 )
-from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
 from latentscale_pipeline.views.content import Report, Section, Table, table_of
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, numbered_styles
@@ -65,7 +64,6 @@ def series_report(
     shown : int, optional
         How many of the newest are shown; those before only set limits.
     """
-    entries = _with_complete_kernels(entries)
     earlier, entries = entries[: -(shown or len(entries))], entries[-(shown or 0) :]
     measures = dict.fromkeys(score.measure for entry in entries for score in entry.scores)
     panels = headline_figures(entries, earlier)
@@ -88,21 +86,6 @@ def series_report(
             ),
         ],
     )
-
-
-def _with_complete_kernels(entries: Sequence[Entry]) -> list[Entry]:
-    """Complete kernel names with bandwidths, so that series continue across versions."""
-    names = complete_names(score.kernel for entry in entries for score in entry.scores)
-    return [
-        replace(
-            entry,
-            scores=tuple(
-                score.model_copy(update={"kernel": names.get(score.kernel or "", score.kernel)})
-                for score in entry.scores
-            ),
-        )
-        for entry in entries
-    ]
 
 
 def _change(score: Score, earlier: Score | None) -> str:

@@ -103,6 +103,8 @@ class JobOfSeries:
         The settings of each measure; without those that aren't known.
     weighted : mapping
         Whether the rows of a corpus have weights, by its role; None where that isn't known.
+    dimensions : mapping
+        Number of dimensions of a corpus, by its role; None where that isn't known.
     """
 
     rows: int
@@ -110,6 +112,7 @@ class JobOfSeries:
     scores: Sequence[Score]
     settings: Mapping[str, Any] = field(default_factory=dict)
     weighted: Mapping[Role, bool | None] = field(default_factory=dict)
+    dimensions: Mapping[Role, int | None] = field(default_factory=dict)
 
 
 def comparable_scores(
@@ -118,11 +121,11 @@ def comparable_scores(
     """Return a score in earlier jobs, with their rows, without nulls and what can't be compared.
 
     Settings that decide it and are known of both jobs have to be equal, and the same corpora count
-    by weights. Scores of the pair need the same reference, and so do those whose scale may come
-    from it. A score that depends on the number
-    of rows is compared on samples of one size: the largest of its own that at least half as many
-    earlier jobs have as have the most frequent one, and enough for limits if that is possible. If
-    none has any of them, those jobs are left whose corpora have as many rows.
+    by weights. Most scores need equal dimensions: others come from another model. Scores of the
+    pair need the same reference, and so do those whose scale may come from it. A score that depends
+    on the number of rows is compared on samples of one size: the largest of its own that at least
+    half as many earlier jobs have as have the most frequent one, and enough for limits if that is
+    possible. If none has any of them, those jobs are left whose corpora have as many rows.
 
     Parameters
     ----------
@@ -140,6 +143,7 @@ def comparable_scores(
         if each.reference == job.reference or not _needs_reference(score)
         if _agree(*(_deciding(one, score) for one in (each, job)))
         if _agree(*(_counting(one, score) for one in (each, job)))
+        if _agree(*(_spaces(one, score) for one in (each, job)))
     ]
     if not score.size_dependent:
         return found
@@ -187,6 +191,14 @@ def _counting(job: JobOfSeries, score: Score) -> dict[Role, bool | None]:
         for role, weighted in job.weighted.items()
         if role in roles
     }
+
+
+def _spaces(job: JobOfSeries, score: Score) -> dict[Role, int | None]:
+    """Return the dimensions of the corpora that decide a score, unless it spans models."""
+    measure = MEASURES.get(score.measure)
+    if measure is not None and measure.spans_models(score):
+        return {}
+    return {role: d for role, d in job.dimensions.items() if role in ROLES[score.of]}
 
 
 def _agree(ours: Any, theirs: Any) -> bool:

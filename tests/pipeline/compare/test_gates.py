@@ -552,8 +552,8 @@ def test_drift_is_judged_by_earlier_jobs() -> None:
     # A corpus that grew can't be judged by its scores of all rows.
     grown = [JobOfSeries(99, None, each.scores) for each in earlier]
     unlike = (
-        "no limits for toy spread (corpus): fewer than 5 earlier jobs have as many rows, the same "
-        "reference, the same settings, and weights for the same corpora"
+        "no limits for toy spread (corpus): fewer than 5 earlier jobs have as many rows and "
+        "dimensions, the same reference, the same settings, and weights for the same corpora"
     )
     assert outcome(99.0, grown).remark == unlike
     # Nor is one of other settings; those that only one version knows don't count.

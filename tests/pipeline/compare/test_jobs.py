@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from latentscale_pipeline.compare.comparability import Mismatch
 from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.errors import BadInput
@@ -529,6 +530,26 @@ def test_scales_derived_with_other_weights_may_not_differ() -> None:
     assert "bandwidth 2 of vendi rbf is 2 here and 2.5 in" in refusal(ours, theirs)
 
 
+def test_scales_that_were_given_are_not_called_derived() -> None:
+    rbf = row(1.0, measure="vendi", kernel="rbf", order="1", of="corpus")
+
+    def made(given: float, print_: str) -> FinishedJob:
+        kernels = [{"name": "rbf", "bandwidth": given}]
+        return job(
+            rbf,
+            measures=scaled(bandwidths=(given,)),
+            settings=with_setting("measures.vendi.kernels", kernels) | {"scales_from": "auto"},
+            fingerprint=print_,
+        )
+
+    found = compare(made(2.0, "c0ffee"), made(3.0, "f00d"))
+    assert not found.describe_own_scales()
+    assert [line.split(" is ")[0] for line in found.describe_mismatches()] == [
+        "measures.vendi.kernels",
+        "bandwidth of vendi rbf",
+    ]
+
+
 def test_scales_that_other_settings_derived_are_named_by_the_settings() -> None:
     ours, theirs = scaled_jobs(scaled(), scaled())
     median = [{"name": "rbf", "bandwidth": "median"}]
@@ -646,6 +667,16 @@ def test_a_document_outside_the_contract_is_named(
     with pytest.raises(BadInput) as caught:
         finished_job(document, None, "jobs/x")
     assert str(caught.value).startswith(f"jobs/x/results.json: {message}")
+
+
+def test_long_settings_are_shown_from_where_they_differ() -> None:
+    kernels = [[{"name": "cosine", "bandwidth": None}] * 3 + [{"bandwidth": at}] for at in (2, 3)]
+    said = str(Mismatch("setting", "kernels", *kernels))
+    assert said == (
+        'kernels is …": null}, {"bandwidth": 2}] here and …": null}, {"bandwidth": 3}] '
+        "in the baseline"
+    )
+    assert str(Mismatch("setting", "k", 5, 7)) == "k is 5 here and 7 in the baseline"
 
 
 def test_scores_of_another_dimension_are_left_out() -> None:

@@ -149,6 +149,31 @@ def test_rows_that_count_by_weights_set_limits_for_such(
     assert found == usable
 
 
+@pytest.mark.parametrize(
+    ("measure", "of", "usable"),
+    [
+        ("vendi", "corpus", [True, True, False, False, True]),
+        ("vendi", "reference", [True, False, True, False, True]),
+        ("heat", "corpus", [True] * 5),
+        ("alignment", "pair", [True] * 5),
+        ("mmd", "pair", [True, False, False, False, True]),
+        ("of a user", "corpus", [True, True, False, False, True]),
+    ],
+)
+def test_models_of_other_dimensions_set_limits_where_scores_span_them(
+    measure: str, of: str, usable: list[bool]
+) -> None:
+    own = score(1.0).model_copy(update={"measure": measure, "of": of})
+
+    def night(corpus: int | None, reference: int | None) -> JobOfSeries:
+        dimensions: dict[Role, int | None] = {"corpus": corpus, "reference": reference}
+        return JobOfSeries(10, "a", [own], dimensions=dimensions)
+
+    kinds = [(8, 8), (8, 12), (12, 8), (12, 12), (None, None)]
+    found = [len(comparable_scores(own, night(8, 8), [night(*kind)])) for kind in kinds]
+    assert found == usable
+
+
 def test_what_never_changed_has_its_sampling_error() -> None:
     earlier = [score(0.0, sampling_error=0.01)] * 10
     small, large = (limits_of(score(value), earlier, 0.0027) for value in (0.02, 0.2))
