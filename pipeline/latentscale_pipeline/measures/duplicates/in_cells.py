@@ -248,8 +248,8 @@ def _merge_stage(
     settled = min(nearest.QUERY_ROWS, n)
     pairs = 0.0
     if limits is not None:
-        # Few rows of another corpus are far, or most are.
-        pairs = 0.3 * far.FAR_PAIRS
+        # Few rows of another corpus are far, or as many as are compared at most.
+        pairs = 0.5 * far.FAR_PAIRS
         pairs += float(n) * far.settled_rows(n) if role == limits else 0.0
     block = min(n, BLOCK_ROWS)
     merged = Stage(

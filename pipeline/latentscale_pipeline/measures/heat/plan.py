@@ -70,6 +70,9 @@ GRAPH_BYTES = 5 * 2**28
 TASK_OPERATIONS = 2.5e9
 """Elementwise operations of one task's probes, without reading the graph and its Laplacian."""
 
+CACHED_VERTICES, LEFT_CACHE = 1e6, 4.0
+"""Vertices whose vectors no longer fit a cache, and how much longer products take."""
+
 TASK_PROBES = 4
 """Fewest probes of a task."""
 
@@ -296,8 +299,11 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
         bytes_written=curves + deviations,
         kept_bytes=curves + int(asked * deviations),
         elementwise_operations=graph.elementwise_operations
-        + (probes + PILOT_PROBES) * steps * (entries + n)
-        + _moments_operations(n, entries, probes),
+        + min(1.0 + n / CACHED_VERTICES, LEFT_CACHE)
+        * (
+            (probes + PILOT_PROBES) * steps * (entries + n)
+            + _moments_operations(n, entries, probes)
+        ),
         method=f"{probes} probes of {steps} Lanczos steps{_moments_note(n, entries)}",
         why=f"expected for heat.tolerance {section.tolerance:g} to t = {section.times.stop:g}; "
         f"from {MIN_PROBES}, doubled to {MAX_PROBES} at most"
@@ -314,7 +320,7 @@ def _moments_in_budget(n: float, entries: float) -> bool:
 def _moments_operations(n: float, entries: float, probes: int) -> float:
     """Return the operations for the moments of a Laplacian; with hubs they are at most as many."""
     if _moments_in_budget(n, entries):
-        return 9 * entries**2 / n
+        return 14 * entries**2 / n
     return COMPANIONS * COMPANION_STEPS * probes * (entries + n)
 
 
@@ -357,7 +363,7 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
             cost_estimate=CostEstimate(
                 bytes_read=int(12 * entries),
                 bytes_written=int((1 + LEAVING) * 16 * entries),
-                elementwise_operations=40 * entries,
+                elementwise_operations=700 * entries,
             ),
         ),
         Stage(

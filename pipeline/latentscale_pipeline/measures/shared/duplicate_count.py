@@ -38,8 +38,8 @@ def stage_name(role: Role, metric: Metric = "euclidean") -> str:
     return f"duplicates-cosine-{role}" if metric == "cosine" else f"duplicates-{role}"
 
 
-ROWS_AT_A_TIME = 4096
-"""Rows of a shard that are converted at a time."""
+BLOCK_ENTRIES = 1 << 19
+"""Coordinates of a shard that are converted at a time."""
 
 
 def duplicates_stages(role: Role, facts: JobFacts, metric: Metric = "euclidean") -> list[Stage]:
@@ -64,12 +64,12 @@ def duplicates_stages(role: Role, facts: JobFacts, metric: Metric = "euclidean")
         # distinct. Blocks of rows are in float64, for directions three times.
         memory_bytes=max(2 * shard + digests, 3 * digests)
         + digests // 4
-        + (32 if metric == "cosine" else 16) * ROWS_AT_A_TIME * corpus.d,
+        + (32 if metric == "cosine" else 16) * max(BLOCK_ENTRIES, corpus.d),
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes,
             bytes_written=DIGEST_BYTES * corpus.n + RESULT_BYTES * (parts + 1),
-            # Python's loop over rows.
-            elementwise_operations=100 * corpus.n + sorting,
+            # Python's loop over rows, and their lengths.
+            elementwise_operations=corpus.n * (100 + 2.0 * corpus.d) + sorting,
         ),
     )
     counting = Stage(
@@ -98,7 +98,7 @@ def hash_rows(inputs: Inputs) -> Output:
     digests, lengths = bytearray(), 0.0
     for shard in range(first, min(first + SHARDS_PER_TASK, corpus.shard_count)):
         rows = corpus.read_shard(shard)
-        for block in row_blocks(len(rows), ROWS_AT_A_TIME):
+        for block in row_blocks(len(rows), max(1, BLOCK_ENTRIES // corpus.d)):
             exact = rows[block].astype(np.float64)
             lengths += float(np.sqrt(np.einsum("ij,ij->i", exact, exact)).sum())
             directions = inputs.parameters["directions"]

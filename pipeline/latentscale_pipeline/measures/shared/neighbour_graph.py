@@ -61,7 +61,7 @@ def graph_stage(k: int, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> S
             bytes_written=(4 if entries < 2**31 else 8) * (listed * 5 // 3)
             + 12 * corpus.n
             + RESULT_BYTES,
-            elementwise_operations=80.0 * listed,
+            elementwise_operations=300.0 * listed,
         ),
     )
     if not in_cells:

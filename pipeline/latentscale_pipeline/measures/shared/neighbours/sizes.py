@@ -107,7 +107,7 @@ PAIR_OPERATIONS, REFINED_OPERATIONS = 6.0, 9000
 A row and round also takes distances of about 20 rows.
 """
 
-DIVISIONS = 1.5
+DIVISIONS = 2.0
 """Divisions of a group into :data:`MIN_LEAVES`, as a plan expects."""
 
 COMPARED_OPERATIONS, VISITED_OPERATIONS, SHUFFLED_OPERATIONS = 2.5, 20.0, 7000.0
