@@ -280,11 +280,12 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _similar(error: click.ClickException) -> list[str]:
-    """Return the options that are named like an unknown one, without the dashes of all."""
+    """Return the options that begin like an unknown one or, without the dashes, are like it."""
     found = getattr(error, "possibilities", None) or []
     names = {name.lstrip("-"): name for name in found}
     wanted = getattr(error, "option_name", "").lstrip("-")
-    return [names[name] for name in difflib.get_close_matches(wanted, names)]
+    begun = [name for name in names if name.startswith(wanted)]
+    return [names[name] for name in begun or difflib.get_close_matches(wanted, names)]
 
 
 def _complete() -> NoReturn:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from latentscale_pipeline.cli.options import several_jobs
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.cli.text_files import write_text
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.metrics.exposition import format_metrics
 from latentscale_pipeline.metrics.mlflow_logger import log_to_mlflow
-from latentscale_pipeline.storage.objects import ObjectStore
 
 
 @click.command("export-metrics", no_args_is_help=True)
@@ -52,10 +51,4 @@ def export_metrics(
             click.echo(f"{job.id}: {'logged' if logged else 'was logged before'}")
         return
     text = format_metrics(read, openmetrics=written_as == "openmetrics")
-    if output is None:
-        click.echo(text.decode(), nl=False)
-        return
-    folder, slash, name = output.rpartition("/")
-    if not name:
-        raise BadInput(f"{output}: a folder; name a file in it")
-    ObjectStore(folder or slash or ".").write(name, text)
+    write_text(output, text.decode())

@@ -153,7 +153,8 @@ def ingest(
             progress=progress,
         )
     try:
-        for line in describe_sources(opened, written.manifest.arrays if grow else None):
+        before = written.manifest.arrays if grow else None
+        for line in describe_sources(opened, before, written.dtype):
             click.echo(f"ingest: {line}", err=True)
         show_corpus(written, as_json)
     except (KeyboardInterrupt, Interrupted):

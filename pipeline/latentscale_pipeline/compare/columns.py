@@ -103,7 +103,9 @@ def side_by_side(
         for name, each in zip(jobs, cells, strict=True):
             if each is not None:
                 by_samples = is_told_by_samples(each) or each.left_out
-                signs = [(MARK, each.significant), (SAMPLED, by_samples)]
+                # Where p-values aren't known, nothing is adjusted.
+                beyond = each.significant and each.p is not None
+                signs = [(MARK, beyond), (SAMPLED, by_samples)]
                 row[name] = written(each.job) + "".join(sign for sign, is_so in signs if is_so)
         rows.append(row)
     return Columns([usual, *jobs], rows, len(set().union(*known)) - len(shown))

@@ -87,6 +87,11 @@ class Comparability:
             for mismatch in self.by_measure.get(score.measure, ())
             if _matters(mismatch, score)
         ]
+        if any(mismatch.kind == "setting" for mismatch in found):
+            # What was set may say the scale, so neither job need have derived its own.
+            found = [
+                replace(each, kind="scale") if each.kind == "own scale" else each for each in found
+            ]
         return (*found, *self._of_its_corpora(score))
 
     def _of_its_corpora(self, score: Score) -> Iterator[Mismatch]:
@@ -200,10 +205,7 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
         )
     for measure, scale in _scale_differences(job, baseline):
         set_differently = by_measure.get(measure, ())
-        scores = [s for s in (*job.scores, *baseline.scores) if s.measure == measure]
-        depending = [s for s in scores if _matters(scale, s)]
-        told = any(_matters(setting, s) for setting in set_differently for s in depending)
-        differing = replace(scale, kind="own scale") if own and not told else scale
+        differing = replace(scale, kind="own scale") if own else scale
         if not same_source:
             by_measure[measure] = (*set_differently, differing)
         elif not set_differently:

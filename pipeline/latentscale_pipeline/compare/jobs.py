@@ -78,7 +78,8 @@ class Comparison:
         """Return whether the job differs from the baseline by more than chance."""
         settings = (self.job.settings or {}).get("measures") or {}
         found = judge_change(self._shared_of_job, settings)
-        return SAME_ROWS if self._same_rows() and found.value != "differs" else found
+        same = self._same_rows() and self._same_pairs()
+        return SAME_ROWS if same and found.value != "differs" else found
 
     @property
     def _shared_of_job(self) -> list[Score]:
@@ -93,6 +94,12 @@ class Comparison:
         jobs = self.job, self.baseline
         corpora = [job.corpora.get(role) for job in jobs]
         return have_same_rows(*corpora, weighted=use_weights(*jobs))
+
+    def _same_pairs(self) -> bool:
+        """Return whether scores of the pair, if both jobs have some, are of the same rows."""
+        pairs = [score for score in self.shared if score.score.of == "pair"]
+        fewer = any(found.kind == "rows" for score in pairs for found in score.mismatches)
+        return not pairs or (self.same_reference and not fewer)
 
     def _new_rows(self) -> list[RowsToLookAt] | None:
         """Return the job's rows to look at that the baseline doesn't name for the same reason.
@@ -222,8 +229,15 @@ def compare(
         for ours, theirs in _paired(job.scores, baseline.scores)
     ]
     scores = expect_scores(paired, job, baseline)
-    found = [item for items in comparability.by_measure.values() for item in items]
-    found += [item for score in scores for item in score.mismatches]
+    of_scores = [item for score in scores for item in score.mismatches]
+    told = {item.what for item in of_scores if item.kind == "scale"}
+    found = [
+        item
+        for items in comparability.by_measure.values()
+        for item in items
+        if item.kind != "own scale" or item in of_scores or item.what not in told
+    ]
+    found += of_scores
     mismatches = [item for position, item in enumerate(found) if item not in found[:position]]
     return Comparison(job, baseline, tuple(scores), tuple(mismatches), comparability.notes)
 

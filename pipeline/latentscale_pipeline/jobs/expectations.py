@@ -21,6 +21,9 @@ from latentscale_pipeline.results.model import SampledScore
 PAIRED_ROWS = "rows are paired, and p-values are for corpora that share no items"
 """Why scores have no expected ranges there."""
 
+OF_A_LABEL = "it isn't estimated for the rows of a label"
+"""Why other scores of labels have no sampling error."""
+
 Samples = Sequence[tuple[str, Expected]]
 """What the samples of each measure say, by its name."""
 
@@ -81,16 +84,19 @@ def _explain(score: Score, facts: JobFacts) -> Score:
         return score
     measure, rows = MEASURES[score.measure], _rows_of(score, facts)
     has_error = score.score not in measure.without_error
-    if not facts.errors:
+    few = has_error and rows is not None and rows < measure.error_rows
+    if score.label is not None and rows is None:
+        reason = OF_A_LABEL
+    elif not facts.errors and not few:
         reason = "sampling.method is none"
     elif score.samples:
         reason = f"only that of {score.samples[0].rows:,} rows is known, from samples"
     elif score.expected is not None:
         reason = "the expected range says how far chance moves it"
-    elif has_error and rows is not None and rows < measure.error_rows:
+    elif few:
         reason = f"it needs {measure.error_rows} rows or more"
     elif score.label is not None:
-        reason = "it isn't estimated for the rows of a label"
+        reason = OF_A_LABEL
     else:
         reason = score.expected_reason or "it isn't estimated for this score"
     return score.model_copy(update={"sampling_error_reason": reason})

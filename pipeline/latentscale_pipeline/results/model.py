@@ -168,7 +168,7 @@ class Score(Part):
     sampling_freedom: Absent[Positive] = None
     """Its degrees of freedom, or the fewest that it may have; absent if they aren't known."""
     sampling_error_reason: Absent[Text] = None
-    """Why it isn't known; scores of single labels don't say."""
+    """Why it isn't known."""
     size_dependent: Absent[bool] = True
     """Whether the score depends on the number of rows; true if absent."""
     share_of: Absent[Positive] = None

@@ -109,6 +109,10 @@ CALLS = [
         "no such option '--outptu'; did you mean --output?",
     ),
     (
+        "run --ref wide.npy rows.npy",
+        "no such option '--ref'; did you mean --reference?",
+    ),
+    (
         "plan --all rows.npy",
         "no such option '--all'; see latentscale plan --help",
     ),

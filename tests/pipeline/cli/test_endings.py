@@ -251,7 +251,7 @@ FILE = "a file is where a folder is needed; choose another place"
         ("a" * 300, "File name too long; choose another place"),
     ],
 )
-@pytest.mark.parametrize("command", ["ingest", "subset", "run", "history", "export-metrics"])
+@pytest.mark.parametrize("command", ["ingest", "subset", "run", "history"])
 def test_an_impossible_output_is_bad_input(
     latentscale: Command, job: Path, tmp_path: Path, place: str, reason: str, command: str
 ) -> None:
@@ -270,7 +270,6 @@ def test_an_impossible_output_is_bad_input(
             "subset": ["subset", corpus, output, "--sample", "3"],
             "run": ["run", config, "--quiet"],
             "history": ["history", "add", output, job],
-            "export-metrics": ["export-metrics", job, "--output", output],
         }[command]
     )
     last = ended.err.splitlines()[-1]
@@ -376,12 +375,15 @@ def test_text_goes_to_devices_and_pipes(tmp_path: Path) -> None:
     assert (tmp_path / "both").read_text() == "new new new "
 
 
-def test_a_link_to_a_device_is_written_to(tmp_path: Path) -> None:
+def test_a_link_to_a_device_is_written_to(tmp_path: Path, job: Path, latentscale: Command) -> None:
     own, other = os.openpty()
     link = tmp_path / "link"
     link.symlink_to(os.ttyname(other))
     write_text(str(link), "here")
     assert os.read(own, 100) == b"here"
+    assert latentscale("export-metrics", job, "--output", link).code == 0
+    assert link.is_symlink()
+    assert os.read(own, 100).startswith(b"# HELP latentscale_score")
     for file in (own, other):
         os.close(file)
 

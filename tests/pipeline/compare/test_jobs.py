@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from latentscale_pipeline.compare.comparability import Mismatch
 from latentscale_pipeline.compare.difference import ComparedScore, Verdict
-from latentscale_pipeline.compare.jobs import compare
+from latentscale_pipeline.compare.jobs import SAME_ROWS, compare
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 from tests.support.comparisons import (
@@ -542,6 +542,25 @@ def test_scales_that_were_given_are_not_called_derived() -> None:
             fingerprint=print_,
         )
 
+    # A kernel that only one job has doesn't make the scale of another one a given one.
+    derived = [
+        job(
+            row(1.0, measure="vendi", kernel="rbf median", order="1"),
+            *([row(1.0, measure="vendi", kernel="rbf 9.0", order="1")] if given else []),
+            measures=scaled(bandwidths=(1.5 + given, *given * (9.0,))),
+            settings=with_setting(
+                "measures.vendi.kernels",
+                [{"name": "rbf", "bandwidth": at} for at in ("median", *given * (9.0,))],
+            )
+            | {"scales_from": "auto"},
+            fingerprint="f00d" if given else "c0ffee",
+        )
+        for given in (0, 1)
+    ]
+    [median, *_] = compare(*derived).scores
+    assert [each.kind for each in median.mismatches] == ["own scale"]
+    assert "each job derived its own bandwidth" in compare(*derived).describe_own_scales()
+
     found = compare(made(2.0, "c0ffee"), made(3.0, "f00d"))
     assert not found.describe_own_scales()
     assert [line.split(" is ")[0] for line in found.describe_mismatches()] == [
@@ -561,6 +580,17 @@ def test_scales_that_other_settings_derived_are_named_by_the_settings() -> None:
     assert [item.what for item in found.mismatches] == ["measures.vendi.kernels"]
     assert not found.notes
     assert not compare(ours, theirs).mismatches
+
+
+def test_the_same_rows_beside_others_are_not_the_same_pairs() -> None:
+    pair = row(1.0, of="pair")
+    ours, theirs = (
+        job(row(1.0), pair, name=name, reference=(50, name)) for name in ("first", "second")
+    )
+    assert compare(ours, theirs).verdict.value == "cannot_tell"
+    alone = [job(row(1.0), name=name, reference=(50, name)) for name in ("first", "second")]
+    assert compare(*alone).verdict == SAME_ROWS
+    assert compare(ours, ours).verdict == SAME_ROWS
 
 
 @pytest.mark.parametrize("theirs", [scaled(), scaled(epsilon=None), {}, {"vendi": None}])

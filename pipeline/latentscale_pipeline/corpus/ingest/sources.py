@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -271,10 +272,13 @@ class FieldChoice:
         return {**self.columns, **dict.fromkeys(self.files, "")}
 
 
-def describe_sources(sources: Sources, beside: Collection[str] | None = None) -> Iterator[str]:
+def describe_sources(
+    sources: Sources, beside: Collection[str] | None = None, dtype: npt.DTypeLike = np.float32
+) -> Iterator[str]:
     """Yield what is taken beside the vectors, what is left out, and what is rounded.
 
-    ``beside`` names what the corpus has beside its vectors, if it was there before.
+    ``beside`` names what the corpus has beside its vectors, if it was there before; its vectors are
+    of a dtype.
     """
     kept = {*sources.items[0].columns, "labels", "weights"} if beside is None else beside
     for names, why in ((sources.skipped, "unknown format"), (sources.empty, "no rows")):
@@ -293,17 +297,17 @@ def describe_sources(sources: Sources, beside: Collection[str] | None = None) ->
         yield f"no labels; --labels-column takes a column as labels: {', '.join(candidates)}"
     if (candidate := sources.unused_weights) and "weights" in kept:
         yield f"no weights; ingest --weights-column takes a column as weights: {candidate}"
-    wide = {str(source.dtype) for source in sources.items if not _is_kept(source.dtype)}
-    for dtype in sorted(wide):
-        if np.dtype(dtype).kind in "iu":
-            yield f"{dtype} is stored as float32, which rounds whole numbers beyond {2**24:,}"
-        else:
-            yield f"{dtype} is rounded to float32, to 7 digits"
+    found = {source.dtype for source in sources.items}
+    yield from sorted(_rounded(each, dtype) for each in found if not np.can_cast(each, dtype))
 
 
-def _is_kept(dtype: np.dtype[Any]) -> bool:
-    """Return whether float32 has every value of a dtype."""
-    return np.can_cast(dtype, np.float32)
+def _rounded(dtype: np.dtype[Any], stored: npt.DTypeLike) -> str:
+    """Say what a dtype that hasn't every value of another one does to its values."""
+    to = np.finfo(np.dtype(stored))
+    if dtype.kind in "iu":
+        most = 2 ** (to.nmant + 1)
+        return f"{dtype} is stored as {to.dtype}, which rounds whole numbers beyond {most:,}"
+    return f"{dtype} is rounded to {to.dtype}, to {round(-math.log10(to.epsneg))} digits"
 
 
 @retry_while_unreachable

@@ -286,6 +286,13 @@ def test_whole_numbers_are_rounded_only_where_they_are_large(tmp_path: Path) -> 
     np.save(tmp_path / "a.npy", np.ones((3, 2), np.int64))
     [said] = describe_sources(open_sources([str(tmp_path / "a.npy")]))
     assert said == "int64 is stored as float32, which rounds whole numbers beyond 16,777,216"
+    sources = open_sources([str(tmp_path / "a.npy")])
+    [said] = describe_sources(sources, dtype=np.float16)
+    assert said == "int64 is stored as float16, which rounds whole numbers beyond 2,048"
+    np.save(tmp_path / "b.npy", np.ones((3, 2)))
+    sources = open_sources([str(tmp_path / "b.npy")])
+    [said] = describe_sources(sources, dtype=np.float16)
+    assert said == "float64 is rounded to float16, to 3 digits"
 
 
 def test_what_was_taken_left_out_and_rounded_is_said(
