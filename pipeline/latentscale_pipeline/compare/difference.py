@@ -84,7 +84,8 @@ class ComparedScore:
         Its p-value, adjusted for the number of headline scores or, for others, of all scores.
     errors_add_up : bool
         Whether the sampling errors of both tell that of their difference. Those of an average over
-        rows don't where the numbers of rows differ: neighbours of many are nearer.
+        rows don't where the numbers of rows differ: neighbours of many are nearer. Nor do those of
+        a label there.
     """
 
     job: Score | None
@@ -214,6 +215,8 @@ class ComparedScore:
         unknown = [place for place, row in rows.items() if row and row.sampling_error is None]
         if unknown:
             return f"sampling error unknown in the {' and in the '.join(unknown)}"
+        if self.score.label is not None:
+            return "the label needs as many rows in both jobs, and brackets narrower than its error"
         return "the corpora differ in size, so that sampling errors don't add up"
 
     @property

@@ -24,6 +24,9 @@ from latentscale_pipeline.results.part import Role
 
 OTHER_SCALES = "its scale comes from the reference, which is another one in the baseline"
 
+ALIKE = 0.01
+"""Share by which the rows of a label may differ in number between jobs whose scores it compares."""
+
 SAMPLED = ("rows", "own scale")
 """Kinds of mismatches that neither samples of equally many rows nor counts mind."""
 
@@ -65,16 +68,40 @@ def expect_scores(
     unknown = {"expected": None, "expected_reason": None}
     own = with_expected([each.score.model_copy(update=unknown) for each in scores], found)
     p = iter(adjust(np.array([score.expected.p for score in own if score.expected])).tolist())
+    of_labels = _p_of_labels(scores, job, baseline)
     return [
         replace(
             each,
             expected=score.expected,
             expected_reason=score.expected_reason or "",
-            p=_adjusted(score.expected, next(p)) if score.expected else None,
-            errors_add_up=_errors_add_up(score, job, baseline),
+            p=_adjusted(score.expected, next(p)) if score.expected else of_labels.get(place),
+            errors_add_up=of_labels[place] is not None
+            if place in of_labels
+            else _errors_add_up(score, job, baseline),
         )
-        for each, score in zip(scores, own, strict=True)
+        for place, (each, score) in enumerate(zip(scores, own, strict=True))
     ]
+
+
+def _p_of_labels(
+    scores: Sequence[ComparedScore], job: FinishedJob, baseline: FinishedJob
+) -> dict[int, float | None]:
+    """Return the p-values of scores of labels by place, adjusted for the number of these.
+
+    None where it isn't known. Labels have no samples of one size, so they need as many rows in both
+    jobs.
+    """
+    parts = [each.results.part("labels") for each in (job, baseline)]
+    if None in parts:
+        return {}
+    found: dict[int, Expectation | None] = {}
+    for place, each in enumerate(scores):
+        rows = [part.measured.get(each.score.label) for part in parts]
+        if None not in rows and each.shared and not each.mismatches:
+            alike = abs(rows[0] - rows[1]) <= ALIKE * rows[1]
+            found[place] = _expect_of_all_rows(each.job, each.baseline) if alike else None
+    p = iter(adjust(np.array([each.p for each in found.values() if each])).tolist())
+    return {place: next(p) if each else None for place, each in found.items()}
 
 
 def _errors_add_up(score: Score, job: FinishedJob, baseline: FinishedJob) -> bool:

@@ -521,3 +521,47 @@ def test_a_comparison_of_nothing_but_cleaned_counts_says_why_it_cannot_tell() ->
     verdict = compare(one(0), one(120, name="release", fingerprint="b")).results.verdict
     assert verdict is not None
     assert verdict.reason == f"1 of 1 headline scores has no expected range: {NEAR_ROWS_LEFT_OUT}."
+
+
+def of_labels(values: np.ndarray, errors: np.ndarray, rows: dict[str, int], name: str) -> Any:
+    """Return a job with a score of each label, of 19 degrees of freedom."""
+    scores = [
+        row(
+            float(value),
+            measure="vendi",
+            score="vendi",
+            kernel="cosine",
+            order="1",
+            label=label,
+            sampling_error=float(error),
+            sampling_freedom=19,
+        )
+        for label, value, error in zip(rows, values, errors, strict=True)
+    ]
+    labels = {"measured": rows, "left_out": {}, "least_rows": 20}
+    return job(*scores, name=name, measures={"labels": labels})
+
+
+def test_labels_of_one_source_seldom_differ_and_a_changed_one_does() -> None:
+    draws = np.random.default_rng(5)
+    rows = {f"kind {at}": 1000 + at for at in range(10)}
+    alarms, tries = 0, 300
+    for _ in range(tries):
+        values = draws.normal(20.0, 1.0, (2, 10))
+        errors = np.sqrt(draws.chisquare(19, (2, 10)) / 19)
+        ours, theirs = (of_labels(values[at], errors[at], rows, f"n{at}") for at in (0, 1))
+        found = compare(ours, theirs).scores
+        assert all(score.p is not None for score in found)
+        alarms += any(score.significant for score in found)
+    assert 0 < alarms <= 0.07 * tries
+    values, errors = np.full((2, 10), 20.0), np.ones((2, 10))
+    values[1, 3] = 30.0
+    jobs = [of_labels(values[at], errors[at], rows, f"n{at}") for at in (0, 1)]
+    changed = [score.score.label for score in compare(*jobs).scores if score.significant]
+    assert changed == ["kind 3"]
+    # Another number of rows changes the score, too.
+    fewer = of_labels(values[1], errors[1], rows | {"kind 3": 900}, "fewer")
+    judged = {score.score.label: score for score in compare(jobs[0], fewer).scores}
+    assert judged["kind 3"].significant is None
+    assert judged["kind 3"].why_no_error.startswith("the label needs as many rows in both jobs")
+    assert judged["kind 4"].significant is False
