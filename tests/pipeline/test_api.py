@@ -398,6 +398,8 @@ EYE = np.eye(4)
         ("vendi_score", [EYE], {"orders": [[1], [1, 2]]}, "^orders must be numbers, not"),
         ("vendi_score", [EYE], {"weights": [[1], [1, 2]]}, "^weights: they aren't numbers; give"),
         ("vendi_score", [EYE], {"weights": iter([1, 2])}, "^weights: they aren't numbers; give"),
+        ("vendi_score", [EYE], {"orders": [1, True]}, r"^orders must be numbers, not \[1, True\]$"),
+        ("imd", [EYE, None], {}, "^imd compares with a reference; give one$"),
     ],
 )
 def test_bad_input_is_one_line_in_the_words_of_the_caller(

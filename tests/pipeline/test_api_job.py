@@ -121,6 +121,12 @@ def test_scores_are_a_table(results: JobResults) -> None:
         results.scores.where(ordr="1")
     with pytest.raises(ValueError, match="there is no measure vendy; did you mean vendi"):
         results.scores.where(measure="vendy")
+    with pytest.raises(ValueError, match=r"there is no measure \['vendi'\]"):
+        results.scores.where(measure=["vendi"])
+    with pytest.raises(ValueError, match=r"of must be .*, not \['pair'\]"):
+        results.scores.where(of=["pair"])
+    with pytest.raises(ValueError, match="limit must be a whole number of at least 0, not True"):
+        results.rows(limit=True)
 
 
 def test_a_row_may_lack_a_label(tmp_path: Path) -> None:

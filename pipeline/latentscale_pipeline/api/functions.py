@@ -314,6 +314,8 @@ def imd(
         steps=steps,
         tolerance=tolerance,
     )
+    if reference is None:
+        raise ValueError("imd compares with a reference; give one")
     found = compute("heat", section, corpus, reference, seed=seed)
     return ImdFindings(
         distance=_estimate(found.score("imd")),
@@ -534,9 +536,12 @@ def _heat_section(times: tuple[float, float, int], **settings: Any) -> dict[str,
 def _numbers(given: Any, name: str) -> list[float]:
     """Return numbers of a sequence as floats."""
     try:
-        return [float(number) for number in given]
+        numbers = list(given)
+        if not any(isinstance(number, bool | np.bool_) for number in numbers):
+            return [float(number) for number in numbers]
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numbers, not {given!r}") from None
+        pass
+    raise ValueError(f"{name} must be numbers, not {given!r}")
 
 
 def _estimate(found: Any) -> Estimate:

@@ -101,9 +101,9 @@ class Scores(Sequence[Score], Tabular):
             fields = ", ".join(Score.model_fields)
             raise ValueError(f"scores have no field {unknown[0]}; it can be {fields}")
         measure = wanted.get("measure")
-        if measure is not None and measure not in MEASURES:
+        if measure is not None and measure not in [*MEASURES]:  # which may be a list
             raise ValueError(f"there is no measure {measure}{nearest(str(measure), MEASURES)}")
-        if "of" in wanted and wanted["of"] not in {"corpus", "reference", "pair"}:
+        if "of" in wanted and wanted["of"] not in ("corpus", "reference", "pair"):
             raise ValueError(f"of must be 'corpus', 'reference' or 'pair', not {wanted['of']!r}")
         # Orders are texts in results, because infinity is one.
         order = wanted.get("order")
@@ -231,7 +231,8 @@ class JobResults:
             if isinstance(columns, str) or not all(isinstance(name, str) for name in given):
                 raise ValueError(f"columns must be a list of names, such as [{given[0]!r}]")
             columns = given
-        if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
+        whole = isinstance(limit, int | np.integer) and not isinstance(limit, bool)
+        if limit is not None and (not whole or limit < 0):
             raise ValueError(f"limit must be a whole number of at least 0, not {limit!r}")
         if table is not None and not isinstance(table, str | Path):
             raise ValueError(
@@ -438,7 +439,10 @@ def run(
         raise ValueError(f"storage_options must be settings by protocol, not {options!r}")
     try:
         with storage_options(options):
-            if "on_invalid" in fields and not _is_place(corpus) and not _is_place(reference):
+            in_memory = not _is_place(corpus) and not _is_place(reference)
+            if fields.get("vectors") is not None and in_memory:
+                raise BadInput("vectors names a column of files and URLs; an array has none")
+            if "on_invalid" in fields and in_memory:
                 raise BadInput(
                     "on_invalid is for files and URLs; leave rows out of an array, as "
                     "rows[np.isfinite(rows).all(axis=1)] or rows[rows.any(axis=1)]"

@@ -35,15 +35,17 @@ def read_text(path: str | Path, what: str) -> str:
 
 
 def write_text(path: str | None, text: str) -> None:
-    """Write text to a file or URL, or print it if none is named; an error is one line.
+    """Write text to a file or URL, or print it if none or ``-`` is named; an error is one line.
 
-    What a file held before stays until all of the text is written.
+    What a file held before stays until all of the text is written. Missing folders are made.
     """
-    if path is None:
+    if path is None or path == "-":
         click.echo(text, nl=False)
         return
     if "://" in path:
         folder, _, name = path.rpartition("/")
+        if not name or folder.endswith(":/"):
+            raise BadInput(f"{strip_credentials(path)}: a folder; name a file in it")
         ObjectStore(folder).write(name, text.encode())
         return
     try:
@@ -64,6 +66,7 @@ def _write(path: Path, text: bytes) -> None:
     path = path.resolve()
     if path.exists() and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with atomic_write(path, durable=False) as file:
             if path.exists():

@@ -99,7 +99,10 @@ class Comparison:
         """Return whether scores of the pair, if both jobs have some, are of the same rows."""
         pairs = [score for score in self.shared if score.score.of == "pair"]
         fewer = any(found.kind == "rows" for score in pairs for found in score.mismatches)
-        return not pairs or (self.same_reference and not fewer)
+        # Which rows are paired may have changed with the ids, which scores alone tell.
+        paired = bool((self.job.settings or {}).get("pair"))
+        changed = paired and any(score.beyond_bounds for score in pairs)
+        return not pairs or (self.same_reference and not fewer and not changed)
 
     def _new_rows(self) -> list[RowsToLookAt] | None:
         """Return the job's rows to look at that the baseline doesn't name for the same reason.
@@ -235,7 +238,9 @@ def compare(
         item
         for items in comparability.by_measure.values()
         for item in items
-        if item.kind != "own scale" or item in of_scores or item.what not in told
+        if item.kind != "own scale"
+        or item in of_scores
+        or not (item.what in told or any(each.kind == "setting" for each in items))
     ]
     found += of_scores
     mismatches = [item for position, item in enumerate(found) if item not in found[:position]]

@@ -14,7 +14,7 @@ from latentscale_pipeline.corpus.text_arrays import is_among
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
-from latentscale_pipeline.measures.registry import ROW_FILTERS
+from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
 from latentscale_pipeline.rows.columns import SOURCE_ROW, JobRows, open_rows
 from latentscale_pipeline.rows.new_rows import RowTest, new_since
 from latentscale_pipeline.rows.selection import Order, check_column, choose_rows, count_rows
@@ -147,9 +147,12 @@ def check_reason(rows: JobRows, only: str) -> None:
 
 def _why_unknown(job: FinishedJob, only: str, reason: RowFilter, n: int) -> str:
     """Say why a job doesn't know the rows of a reason, and what to do."""
+    measure = next(name for name, each in MEASURES.items() if only in each.row_filters)
+    if job.settings is not None and measure not in job.measure_settings:
+        return f"{only} are found by the measure {measure}; run it again with it"
     counted = any(score.score == reason.score for score in job.scores)
     if "reference" not in job.corpora and not counted:
-        return f"a job without a reference knows no {only}; run it again with one (--reference)"
+        return f"a job without a reference knows no {only}; run it again with one"
     return (
         f"only a job that looks at all {n:,} rows knows its {only}; this one took random rows. "
         "Run it again without the key rows, or neighbours: exact, of the measure"

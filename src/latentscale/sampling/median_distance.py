@@ -102,7 +102,7 @@ def draw_pairs(
     """
     if pairs < 1:
         raise ValueError(f"pairs must be at least 1, got {pairs}")
-    if weights is not None and weights.min() < weights.max():
+    if weights is not None and (weights.min() < weights.max() or not weights.any()):
         return _draw_weighted(np.flatnonzero(weights), weights, generator, pairs)
     if n < 2:
         raise ValueError("a median distance needs at least 2 rows; give the bandwidth as a number")

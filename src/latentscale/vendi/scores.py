@@ -90,6 +90,9 @@ EVALUATION = 1e-13
 MEDIAN_ROWS = 1000
 """Rows whose median is the origin of distances."""
 
+AS_INFINITE = 1e17
+"""Order from which the score is that of infinity, to the last digit."""
+
 EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -588,7 +591,7 @@ def hill_number(proportions: Float64Array, order: float) -> float:
         cancels at orders near 1.
     """
     largest = float(proportions.max())
-    if order == math.inf:
+    if order > AS_INFINITE:
         return 1.0 / largest
     if order == 0:
         return float(len(proportions))

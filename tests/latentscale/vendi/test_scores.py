@@ -624,3 +624,9 @@ def test_a_tiny_bandwidth_leaves_every_row_alone(bandwidth: float) -> None:
     found = vendi_score(kernel_spectrum(as_points(rows, "euclidean"), "rbf", bandwidth), 1.0)
     assert found.lower <= 30.0 <= found.upper
     assert found.value == pytest.approx(30.0)
+
+
+@pytest.mark.parametrize("order", [1e16, 1e100, 1e307, 1e308])
+def test_very_large_orders_are_like_infinity(order):
+    shares = np.full(100, 0.01)
+    assert hill_number(shares, order) == pytest.approx(100.0, rel=1e-12)

@@ -172,7 +172,7 @@ def test_jobs_in_an_object_store(
         (["{job}", "ftpp://x/y"], "ftpp://x/y: can't open this kind of URL"),
         (["{job}", "{job}", "--gates", "{place}/no.yaml"], "{place}/no.yaml: No such file or dir"),
         (["{job}", "{job}", "--gates", "{place}"], "{place}: Is a directory; name a YAML file wit"),
-        (["{job}", "{job}", "--markdown", "{place}/no/c.md"], "{place}/no/c.md: No such file or d"),
+        (["{job}", "{job}", "--markdown", "{place}/typo.yaml/c.md"], "{place}/typo.yaml/c.md: "),
         (
             ["{job}", "{job}", "--gates", "{place}/typo.yaml"],
             (

@@ -388,6 +388,18 @@ def test_a_link_to_a_device_is_written_to(tmp_path: Path, job: Path, latentscale
         os.close(file)
 
 
+def test_text_goes_to_new_folders_and_to_no_bucket(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_text(str(tmp_path / "new/folder/a.md"), "here")
+    assert (tmp_path / "new/folder/a.md").read_text() == "here"
+    write_text("-", "printed")
+    assert capsys.readouterr().out == "printed"
+    for url in ("s3://bucket", "s3://bucket/", f"file://{tmp_path}/"):
+        with pytest.raises(BadInput, match="a folder; name a file in it"):
+            write_text(url, "lost")
+
+
 def test_long_names_and_write_protected_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -561,6 +561,19 @@ def test_scales_that_were_given_are_not_called_derived() -> None:
     assert [each.kind for each in median.mismatches] == ["own scale"]
     assert "each job derived its own bandwidth" in compare(*derived).describe_own_scales()
 
+    # Nor is one called derived that no score of both jobs has.
+    only = [
+        job(
+            row(1.0, measure="vendi", kernel=f"rbf {given}", order="1"),
+            measures=scaled(bandwidths=(at,)),
+            settings=with_setting("measures.vendi.kernels", [{"name": "rbf", "bandwidth": given}])
+            | {"scales_from": "auto"},
+            fingerprint=given,
+        )
+        for given, at in (("median", 3.3), ("3.0", 3.0))
+    ]
+    assert not compare(*only).describe_own_scales()
+
     found = compare(made(2.0, "c0ffee"), made(3.0, "f00d"))
     assert not found.describe_own_scales()
     assert [line.split(" is ")[0] for line in found.describe_mismatches()] == [
@@ -588,6 +601,14 @@ def test_the_same_rows_beside_others_are_not_the_same_pairs() -> None:
         job(row(1.0), pair, name=name, reference=(50, name)) for name in ("first", "second")
     )
     assert compare(ours, theirs).verdict.value == "cannot_tell"
+    # Other ids may pair the same rows otherwise.
+    paired = SETTINGS | {"pair": "ids"}
+    ours, theirs = (
+        job(row(1.0), row(at, of="pair"), settings=paired, name=f"n{at}", reference=(50, "same"))
+        for at in (1.0, 0.5)
+    )
+    assert compare(ours, theirs).verdict.value == "cannot_tell"
+    assert compare(ours, ours).verdict == SAME_ROWS
     alone = [job(row(1.0), name=name, reference=(50, name)) for name in ("first", "second")]
     assert compare(*alone).verdict == SAME_ROWS
     assert compare(ours, ours).verdict == SAME_ROWS

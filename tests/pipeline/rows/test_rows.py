@@ -514,7 +514,13 @@ def test_corpus_and_reference_are_cleaned_alike(tmp_path: Path, latentscale: Com
         assert f"{reason} are rows of the corpus, not of the reference" in ended.err
         ended = latentscale("subset", job, tmp_path / "n.zarr", "--without", reason)
         assert ended.code == 2
-        assert f"a job without a reference knows no {reason}" in ended.err
+        assert f"a job without a reference knows no {reason}; run it again with one" in ended.err
+    only = ("-o", "measures={hubness: {k: 3}}", "-o", f"output={tmp_path}/bare")
+    assert latentscale("run", tmp_path / "c.npy", *only, "--name", "bare").code == 0
+    [bare] = (tmp_path / "bare").glob("bare-*")
+    ended = latentscale("rows", bare, "--only", "near-duplicates")
+    assert ended.code == 2
+    assert "near-duplicates are found by the measure duplicates; run it again with it" in ended.err
     listed = latentscale("rows", cleaning[0][1], "--of", "reference", "--only", "near-duplicates")
     assert listed.code == 0, listed.err
     ended = latentscale("subset", tmp_path / "clean.zarr", tmp_path / "n.zarr", "--of", "corpus")
