@@ -68,7 +68,11 @@ def expect_scores(
     unknown = {"expected": None, "expected_reason": None}
     own = with_expected([each.score.model_copy(update=unknown) for each in scores], found)
     p = iter(adjust(np.array([score.expected.p for score in own if score.expected])).tolist())
-    of_labels = _p_of_labels(scores, job, baseline)
+    of_labels = _p_of_labels(
+        {place: each for place, each in enumerate(scores) if each.score.measure not in chosen},
+        job,
+        baseline,
+    )
     return [
         replace(
             each,
@@ -84,7 +88,7 @@ def expect_scores(
 
 
 def _p_of_labels(
-    scores: Sequence[ComparedScore], job: FinishedJob, baseline: FinishedJob
+    scores: Mapping[int, ComparedScore], job: FinishedJob, baseline: FinishedJob
 ) -> dict[int, float | None]:
     """Return the p-values of scores of labels by place, adjusted for the number of these.
 
@@ -95,7 +99,7 @@ def _p_of_labels(
     if None in parts:
         return {}
     found: dict[int, Expectation | None] = {}
-    for place, each in enumerate(scores):
+    for place, each in scores.items():
         rows = [part.measured.get(each.score.label) for part in parts]
         if None not in rows and each.shared and not each.mismatches:
             alike = abs(rows[0] - rows[1]) <= ALIKE * rows[1]

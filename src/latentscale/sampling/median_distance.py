@@ -89,7 +89,8 @@ def draw_pairs(
         Number of pairs to draw.
     weights : ndarray of float64, shape (n,), optional
         Not negative. Pairs are then drawn in proportion to the product of both rows' weights, and
-        may repeat. Without weights, or with equal ones, all pairs drawn are distinct.
+        may repeat. Without weights, or with equal ones, even if they are 0, all pairs drawn are
+        distinct.
 
     Returns
     -------
@@ -102,7 +103,7 @@ def draw_pairs(
     """
     if pairs < 1:
         raise ValueError(f"pairs must be at least 1, got {pairs}")
-    if weights is not None and (weights.min() < weights.max() or not weights.any()):
+    if weights is not None and weights.min() < weights.max():
         return _draw_weighted(np.flatnonzero(weights), weights, generator, pairs)
     if n < 2:
         raise ValueError("a median distance needs at least 2 rows; give the bandwidth as a number")

@@ -112,11 +112,6 @@ def test_equal_weights_change_nothing():
         assert median_distance(points.rows, drawn) == alone
 
 
-def test_rows_without_any_weight_have_no_pairs():
-    with pytest.raises(ValueError, match="at least 2 rows"):
-        draw_pairs(5, np.random.default_rng(0), weights=np.zeros(5))
-
-
 def test_pairs_are_drawn_in_proportion_to_both_weights():
     weights = np.array([0.0, 1.0, 5.0, 0.5, 3.0])
     drawn = draw_pairs(5, np.random.default_rng(2), 4, weights)
