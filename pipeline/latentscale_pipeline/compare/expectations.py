@@ -24,7 +24,7 @@ from latentscale_pipeline.results.part import Role
 
 OTHER_SCALES = "its scale comes from the reference, which is another one in the baseline"
 
-ALIKE = 0.01
+ROWS_TOLERANCE = 0.01
 """Share by which the rows of a label may differ in number between jobs whose scores it compares."""
 
 SAMPLED = ("rows", "own scale")
@@ -102,7 +102,7 @@ def _p_of_labels(
     for place, each in scores.items():
         rows = [part.measured.get(each.score.label) for part in parts]
         if None not in rows and each.shared and not each.mismatches:
-            alike = abs(rows[0] - rows[1]) <= ALIKE * rows[1]
+            alike = abs(rows[0] - rows[1]) <= ROWS_TOLERANCE * rows[1]
             found[place] = _expect_of_all_rows(each.job, each.baseline) if alike else None
     p = iter(adjust(np.array([each.p for each in found.values() if each])).tolist())
     return {place: next(p) if each else None for place, each in found.items()}

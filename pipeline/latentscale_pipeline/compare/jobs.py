@@ -233,18 +233,23 @@ def compare(
     ]
     scores = expect_scores(paired, job, baseline)
     of_scores = [item for score in scores for item in score.mismatches]
-    told = {item.what for item in of_scores if item.kind == "scale"}
-    found = [
-        item
-        for items in comparability.by_measure.values()
-        for item in items
-        if item.kind != "own scale"
-        or item in of_scores
-        or not (item.what in told or any(each.kind == "setting" for each in items))
-    ]
+    of_measures = comparability.by_measure.values()
+    found = [item for items in of_measures for item in _without_set_scales(items, of_scores)]
     found += of_scores
     mismatches = [item for position, item in enumerate(found) if item not in found[:position]]
     return Comparison(job, baseline, tuple(scores), tuple(mismatches), comparability.notes)
+
+
+def _without_set_scales(
+    found: Sequence[Mismatch], of_scores: Collection[Mismatch]
+) -> list[Mismatch]:
+    """Leave out scales that no score calls derived, where settings differ that may give them."""
+    is_set = any(item.kind == "setting" for item in found)
+    return [
+        item
+        for item in found
+        if not (is_set and item.kind == "own scale" and item not in of_scores)
+    ]
 
 
 def list_of_baseline(

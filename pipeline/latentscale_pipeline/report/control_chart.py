@@ -143,7 +143,7 @@ def comparable_scores(
         if each.reference == job.reference or not _needs_reference(score)
         if _agree(*(_deciding(one, score) for one in (each, job)))
         if _agree(*(_counting(one, score) for one in (each, job)))
-        if _agree(*(_spaces(one, score) for one in (each, job)))
+        if _agree(*(_dimensions(one, score) for one in (each, job)))
     ]
     if not score.size_dependent:
         return found
@@ -193,7 +193,7 @@ def _counting(job: JobOfSeries, score: Score) -> dict[Role, bool | None]:
     }
 
 
-def _spaces(job: JobOfSeries, score: Score) -> dict[Role, int | None]:
+def _dimensions(job: JobOfSeries, score: Score) -> dict[Role, int | None]:
     """Return the dimensions of the corpora that decide a score, unless it spans models."""
     measure = MEASURES.get(score.measure)
     if measure is not None and measure.spans_models(score):

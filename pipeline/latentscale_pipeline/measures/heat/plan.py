@@ -70,8 +70,8 @@ GRAPH_BYTES = 5 * 2**28
 TASK_OPERATIONS = 2.5e9
 """Elementwise operations of one task's probes, without reading the graph and its Laplacian."""
 
-CACHED_VERTICES, LEFT_CACHE = 1e6, 4.0
-"""Vertices whose vectors no longer fit a cache, and how much longer products take."""
+CACHED_VERTICES, MAX_SLOWDOWN = 1e6, 4.0
+"""Vertices whose vectors just fit a cache, and how much longer products take at most beyond."""
 
 TASK_PROBES = 4
 """Fewest probes of a task."""
@@ -299,7 +299,7 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
         bytes_written=curves + deviations,
         kept_bytes=curves + int(asked * deviations),
         elementwise_operations=graph.elementwise_operations
-        + min(1.0 + n / CACHED_VERTICES, LEFT_CACHE)
+        + min(1.0 + n / CACHED_VERTICES, MAX_SLOWDOWN)
         * (
             (probes + PILOT_PROBES) * steps * (entries + n)
             + _moments_operations(n, entries, probes)
