@@ -225,7 +225,7 @@ def pick(registry: str, baseline: str, name: str | None) -> None:
 def plot(
     registry: str, name: str | None, last: int | None, written_as: str, output: str | None
 ) -> None:
-    """Plot every score from job to job, with its brackets.
+    """Plot every score of all rows from job to job, with its brackets.
 
     \b
     Example:

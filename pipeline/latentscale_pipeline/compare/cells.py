@@ -79,7 +79,8 @@ def format_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
     verdict = WORDS.get(compared.verdict) or (
         "not comparable" if compared.left_out else compared.why_not
     )
-    if compared.verdict is Verdict.SAMPLING_ERROR_UNKNOWN and not compared.errors_add_up:
+    unknown = compared.verdict is Verdict.SAMPLING_ERROR_UNKNOWN
+    if unknown and not compared.errors_add_up and score.label is None:
         verdict = SIZES_DIFFER
     if compared.verdict is Verdict.SIGNIFICANT and compared.improved is not None:
         verdict += ", better" if compared.improved else ", worse"

@@ -11,6 +11,8 @@ folder, seed and corpus. They must agree in
   With another seed, other pairs of rows are drawn, so the scales differ a little; this is noted but
   not refused;
 * the number of rows, for a score that depends on it;
+* for a score of a label, the number of the label's rows, within a tenth, and the scales derived
+  from them, instead of those of the corpus;
 * the number of dimensions, for a score that can't be compared between models;
 * the reference's vectors, for a score of the pair, and whether they are those of the corpus.
 """
@@ -28,10 +30,11 @@ from pydantic_core import to_jsonable_python
 
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.report.scores import of_as_many_rows
 from latentscale_pipeline.results.model import ROLES, Corpus, Score
 from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.storage.canonical import plain
-from latentscale_pipeline.views.formatting import format_number, printable
+from latentscale_pipeline.views.formatting import format_number, label_name, printable, shorten
 
 SCALE_TOLERANCE = 1e-6
 """Relative difference in a scale that rounding on another machine may cause."""
@@ -57,10 +60,12 @@ class Mismatch:
     what: str
     job: Any
     baseline: Any
+    label: str | None = None
 
     def __str__(self) -> str:
         job, baseline = _shown(self.job, self.baseline)
-        return f"{self.what} is {job} here and {baseline} in the baseline"
+        of_label = "" if self.label is None else f" of label {shorten(label_name(self.label))}"
+        return f"{self.what}{of_label} is {job} here and {baseline} in the baseline"
 
 
 @dataclass(frozen=True)
@@ -80,24 +85,38 @@ class Comparability:
     by_measure: Mapping[str, tuple[Mismatch, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def of(self, score: Score) -> tuple[Mismatch, ...]:
-        """Return the mismatches that make one score incomparable."""
-        found = [
-            mismatch
-            for mismatch in self.by_measure.get(score.measure, ())
-            if _matters(mismatch, score)
-        ]
+    def of(self, score: Score, other: Score) -> tuple[Mismatch, ...]:
+        """Return the mismatches that make a score of the job and the baseline's incomparable."""
+        found = list(self.by_measure.get(score.measure, ()))
+        scales = self._scales_of_label(score)
+        if scales is not None:
+            found = [*(each for each in found if "scale" not in each.kind), *scales]
+        found = [each for each in found if _matters(each, score)]
         if any(mismatch.kind == "setting" for mismatch in found):
             # What was set may say the scale, so neither job need have derived its own.
             found = [
                 replace(each, kind="scale") if each.kind == "own scale" else each for each in found
             ]
-        return (*found, *self._of_its_corpora(score))
+        return (*found, *self._of_its_corpora(score, other))
 
-    def _of_its_corpora(self, score: Score) -> Iterator[Mismatch]:
+    def _scales_of_label(self, score: Score) -> list[Mismatch] | None:
+        """Return the scales of a score's label in which the jobs differ; None if not known."""
+        jobs = self.job, self.baseline
+        parts = [each.results.part("labels") for each in jobs]
+        known = [part.scales or {} if part else {} for part in parts]
+        label = score.label
+        if label is None or any(label not in scales for scales in known):
+            return None
+        corpora = [each.corpora.get("corpus") for each in jobs]
+        if have_same_rows(*corpora, weighted=use_weights(*jobs)) and have_same_labels(*corpora):
+            return []
+        ours, theirs = (scales[label].get(score.measure, {}) for scales in known)
+        return [replace(each, kind="own scale", label=label) for each in _differing(ours, theirs)]
+
+    def _of_its_corpora(self, score: Score, other: Score) -> Iterator[Mismatch]:
         used = [_rows_of(each, score) for each in (self.job, self.baseline)]
         if score.size_dependent and None not in used and used[0] != used[1]:
-            yield Mismatch("rows", f"number of pairs of {score.measure}", *used)
+            yield Mismatch("rows", f"number of pairs of {score.measure}", used[0], used[1])
         if score.of == "pair":
             own = [_compared_with(each) for each in (self.job, self.baseline)]
             if own[0] != own[1]:
@@ -111,8 +130,8 @@ class Comparability:
             known = None not in (ours.d, theirs.d)
             if known and ours.d != theirs.d and not (measure and measure.spans_models(score)):
                 yield Mismatch("dimensions", f"dimension of the {role}", ours.d, theirs.d)
-            if score.size_dependent and None in used and ours.n != theirs.n:
-                yield Mismatch("rows", f"n of the {role}", ours.n, theirs.n)
+            if None in used:
+                yield from self._of_rows(role, score, other)
             if (
                 score.of == "pair"
                 and role == "reference"
@@ -120,6 +139,17 @@ class Comparability:
             ):
                 prints = (ours.fingerprint, theirs.fingerprint)
                 yield Mismatch("reference", "fingerprint of the reference", *prints)
+
+    def _of_rows(self, role: Role, score: Score, other: Score) -> Iterator[Mismatch]:
+        ours: int | None
+        theirs: int | None
+        if score.label is None:
+            ours, theirs = (each.corpora[role].n for each in (self.job, self.baseline))
+        else:
+            ours, theirs = self.job.rows_of(score), self.baseline.rows_of(other)
+        if ours and theirs and not of_as_many_rows(score, ours, theirs):
+            what = f"n of the {role}" if score.label is None else "number of rows"
+            yield Mismatch("rows", what, ours, theirs, score.label)
 
     def _of_weights(self, role: Role, score: Score) -> Iterator[Mismatch]:
         measure, jobs = MEASURES.get(score.measure), (self.job, self.baseline)
@@ -264,6 +294,12 @@ def have_same_rows(ours: Corpus | None, theirs: Corpus | None, *, weighted: bool
     return (ours.n, ours.fingerprint) == (theirs.n, theirs.fingerprint)
 
 
+def have_same_labels(ours: Corpus | None, theirs: Corpus | None) -> bool:
+    """Return whether the rows of two corpora have the same labels, or either's aren't known."""
+    prints = {each.labels_fingerprint for each in (ours, theirs) if each is not None}
+    return len(prints - {None}) < 2
+
+
 def _scale_source(job: FinishedJob) -> Corpus | None:
     """Return the corpus that scales were derived from; None if they weren't."""
     source = (job.settings or {}).get("scales_from")
@@ -278,9 +314,13 @@ def _scale_differences(job: FinishedJob, baseline: FinishedJob) -> Iterator[tupl
             dict(measure.scales(found)) if (found := one.results.part(name)) else {}
             for one in (job, baseline)
         )
-        for scale in (scale for scale in ours if scale in theirs):
-            if not math.isclose(ours[scale], theirs[scale], rel_tol=SCALE_TOLERANCE):
-                yield name, Mismatch("scale", scale, ours[scale], theirs[scale])
+        yield from ((name, each) for each in _differing(ours, theirs))
+
+
+def _differing(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Iterator[Mismatch]:
+    for scale in (scale for scale in ours if scale in theirs):
+        if not math.isclose(ours[scale], theirs[scale], rel_tol=SCALE_TOLERANCE):
+            yield Mismatch("scale", scale, ours[scale], theirs[scale])
 
 
 def _shown(*values: Any) -> Iterator[str]:

@@ -216,7 +216,7 @@ class ComparedScore:
         if unknown:
             return f"sampling error unknown in the {' and in the '.join(unknown)}"
         if self.score.label is not None:
-            return "the label needs as many rows in both jobs, and brackets narrower than its error"
+            return self.expected_reason or "scores of labels aren't told by their errors alone"
         return "the corpora differ in size, so that sampling errors don't add up"
 
     @property

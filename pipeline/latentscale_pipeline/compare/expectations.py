@@ -18,14 +18,20 @@ from latentscale_pipeline.measures.base import CountedBetween, ExpectedScore
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.expected import with_expected
-from latentscale_pipeline.report.scores import freedom_of_error, report_of, score_of_share
-from latentscale_pipeline.results.model import ExpectedRange, SampledScore, Score
+from latentscale_pipeline.report.scores import (
+    freedom_of_error,
+    report_of,
+    score_of_share,
+)
+from latentscale_pipeline.results.model import SampledScore, Score
 from latentscale_pipeline.results.part import Role
+
+ERROR_UNKNOWN = "its sampling error isn't known, or not well enough to compare"
 
 OTHER_SCALES = "its scale comes from the reference, which is another one in the baseline"
 
 ROWS_TOLERANCE = 0.01
-"""Share by which the rows of a label may differ in number between jobs whose scores it compares."""
+"""Share by which the rows of a label may differ in number where its sampling errors are used."""
 
 SAMPLED = ("rows", "own scale")
 """Kinds of mismatches that neither samples of equally many rows nor counts mind."""
@@ -67,19 +73,23 @@ def expect_scores(
     }
     unknown = {"expected": None, "expected_reason": None}
     own = with_expected([each.score.model_copy(update=unknown) for each in scores], found)
-    p = iter(adjust(np.array([score.expected.p for score in own if score.expected])).tolist())
-    of_labels = _p_of_labels(
-        {place: each for place, each in enumerate(scores) if each.score.measure not in chosen},
-        job,
-        baseline,
-    )
+    p = _adjusted_p(own)
+    of_labels = {
+        place: expected
+        for place, each in enumerate(scores)
+        if each.shared and each.score.label is not None and each.score.measure not in chosen
+        if (expected := _of_label_rows(each, job, baseline)) is not None
+    }
+    judged = sum(isinstance(each, ExpectedScore) for each in of_labels.values())
+    own = with_expected(own, of_labels, among=judged)
+    p |= _adjusted_p([score if place in of_labels else None for place, score in enumerate(own)])
     return [
         replace(
             each,
             expected=score.expected,
             expected_reason=score.expected_reason or "",
-            p=_adjusted(score.expected, next(p)) if score.expected else of_labels.get(place),
-            errors_add_up=of_labels[place] is not None
+            p=p.get(place),
+            errors_add_up=place in p
             if place in of_labels
             else _errors_add_up(score, job, baseline),
         )
@@ -87,25 +97,41 @@ def expect_scores(
     ]
 
 
-def _p_of_labels(
-    scores: Mapping[int, ComparedScore], job: FinishedJob, baseline: FinishedJob
-) -> dict[int, float | None]:
-    """Return the p-values of scores of labels by place, adjusted for the number of these.
+def _adjusted_p(scores: Sequence[Score | None]) -> dict[int, float]:
+    """Return p-values by place, adjusted for the number of headline scores or else of all."""
+    known = {
+        place: score.expected
+        for place, score in enumerate(scores)
+        if score is not None and score.expected is not None
+    }
+    among_all = adjust(np.array([expected.p for expected in known.values()])).tolist()
+    return {
+        place: p if expected.p_adjusted is None else expected.p_adjusted
+        for (place, expected), p in zip(known.items(), among_all, strict=True)
+    }
 
-    None where it isn't known. Labels have no samples of one size, so they need as many rows in both
-    jobs.
+
+def _of_label_rows(
+    compared: ComparedScore, job: FinishedJob, baseline: FinishedJob
+) -> ExpectedScore | str | None:
+    """Say where a score of a label's rows is expected, or why that isn't known.
+
+    Labels have no samples of one size, so they need as many rows in both jobs. None if these
+    numbers aren't known.
     """
-    parts = [each.results.part("labels") for each in (job, baseline)]
-    if None in parts:
-        return {}
-    found: dict[int, Expectation | None] = {}
-    for place, each in scores.items():
-        rows = [part.measured.get(each.score.label) for part in parts]
-        if None not in rows and each.shared and not each.mismatches:
-            alike = abs(rows[0] - rows[1]) <= ROWS_TOLERANCE * rows[1]
-            found[place] = _expect_of_all_rows(each.job, each.baseline) if alike else None
-    p = iter(adjust(np.array([each.p for each in found.values() if each])).tolist())
-    return {place: next(p) if each else None for place, each in found.items()}
+    scores = (job, compared.job), (baseline, compared.baseline)
+    ours, theirs = (each.rows_of(score) if score else None for each, score in scores)
+    if ours is None or theirs is None:
+        return None
+    if compared.mismatches:
+        return str(compared.mismatches[0])
+    if abs(ours - theirs) > ROWS_TOLERANCE * theirs:
+        return f"its label has {ours:,} rows here and {theirs:,} in the baseline"
+    expected = _expect_of_all_rows(compared.job, compared.baseline)
+    if expected is not None:
+        return ExpectedScore(min(ours, theirs), expected)
+    reasons = (score.sampling_error_reason for _, score in scores if score)
+    return next(filter(None, reasons), ERROR_UNKNOWN)
 
 
 def _errors_add_up(score: Score, job: FinishedJob, baseline: FinishedJob) -> bool:
@@ -154,10 +180,6 @@ def label_scores_of_job(labels: Collection[str], job: FinishedJob) -> list[Score
         ],
         {place: each.expected for place, (_, each) in enumerate(counts)},
     )
-
-
-def _adjusted(expected: ExpectedRange, among_all: float) -> float:
-    return among_all if expected.p_adjusted is None else expected.p_adjusted
 
 
 def _has_scales(score: Score, job: FinishedJob) -> bool:

@@ -151,10 +151,10 @@ def try_gates(
 ) -> tuple[GateResult, ...]:
     """Check those gates against a comparison that can be checked.
 
-    A gate can't be if it selects no score, limits a change of a score that can't be compared (where
-    the numbers of rows or derived scales differ: not even on samples), asks for significance where
-    nothing says what chance does, or has ``p_below`` and selects a score without an expected range.
-    Its result says why.
+    A gate can't be if it selects no score, asks for significance where nothing says what chance
+    does, or has ``p_below`` and selects a score without an expected range; and if it limits a
+    change of a score that can't be compared (where the numbers of rows or derived scales differ:
+    not even on samples), unless another score fails. Its result says why.
 
     Parameters
     ----------
@@ -188,8 +188,8 @@ def _check_gate(
     if gate.drift is not None and not gate.selectors:
         headlines = {id(score) for score in headlines_of([each.score for each in selected])}
         selected = tuple(each for each in selected if id(each.score) in headlines)
-    if gate.max_drop is not None or gate.max_rise is not None:
-        _refuse_incomparable(selected, place)
+    incomparable = _incomparable(gate, selected)
+    unknown = {id(score) for score in incomparable}
     if gate.significant:
         _refuse_unknown_significance(gate, selected, place)
     failures = [
@@ -197,19 +197,24 @@ def _check_gate(
         for score in selected
         for name, (check, sign) in LIMITS.items()
         if getattr(gate, name) is not None
+        if check is not _change or id(score) not in unknown
         if (failure := check(gate, score, name, sign)) is not None
     ]
     if gate.p_below is not None:
         own = _own(gate, known, selected, place)
         # A label of too few rows isn't compared with the reference.
         failures += _unexpected(gate.p_below, own, place) if own or not shares else ()
-    remark = ""
+    if incomparable and not failures:
+        _refuse(incomparable[0], place)
+    more = f" and {counted(len(incomparable) - 1, 'more score')}" if incomparable[1:] else ""
+    remark = f"{incomparable[0].name}{more} can't be compared" if incomparable else ""
     if gate.drift is not None:
         if earlier is None:
             raise BadInput(f"{place} has drift, which needs a history; {WITH_HISTORY}")
         daily = _of_every_day(selected, place)
-        drifted, remark = _drifts(gate.drift, daily, comparison.job, earlier)
+        drifted, said = _drifts(gate.drift, daily, comparison.job, earlier)
         failures += drifted
+        remark = "; ".join(filter(None, (remark, said)))
         others = [getattr(gate, name) for name in LIMITS]
         selected = daily if {gate.p_below, *others} == {None} else selected
     failures.sort(key=lambda failure: -failure.excess)
@@ -288,7 +293,7 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
             failures.append(Failure(score, "p_below", f"{score.name}: {why}", math.inf))
         elif own.expected is not None:
             known.append((score, own.expected, own.unit))
-        elif own.of != "reference" and own.label is None:
+        elif own.of != "reference" and (own.label is None or not report_of(own.measure).of_labels):
             why = own.expected_reason or "nothing says what chance does to it"
             unknown.append((own, f"{score.name} has no expected range: {why}"))
     for own, why in unknown:
@@ -334,11 +339,11 @@ def _drifts(
 ) -> tuple[list[Failure], str]:
     """Return the scores outside of the limits of earlier jobs, and how many jobs set these."""
     rate = false_alarm_rate(drift.sigmas) / max(1, len(selected))
-    rows = job.corpora["corpus"].n if "corpus" in job.corpora else 0
+    whole = job.corpora["corpus"].n if "corpus" in job.corpora else 0
     reference = job.corpora["reference"].fingerprint if "reference" in job.corpora else None
     weighted = {role: corpus.weighted for role, corpus in job.corpora.items()}
     dimensions = {role: corpus.d for role, corpus in job.corpora.items()}
-    own = JobOfSeries(rows, reference, job.scores, job.measure_settings, weighted, dimensions)
+    own = JobOfSeries(whole, reference, job.scores, job.measure_settings, weighted, dimensions)
     failures, counts, unlike = [], [], []
     for compared in selected:
         score = compared.job
@@ -351,7 +356,7 @@ def _drifts(
             unlike.append(compared.name)
             continue
         counts.append(len(before))
-        limits = control_limits(score, rows, before, rate)
+        limits = control_limits(score, own.rows_of(score), before, rate)
         if limits is not None and limits.exceeded:
             failures.append(Failure(compared, "drift", _outside(compared, limits), limits.away))
     remarks = []
@@ -442,16 +447,22 @@ def _known(name: str, wanted: Any, known: Sequence[Any]) -> str:
     return nearest(str(wanted), dict.fromkeys(printable(value) for value in known))
 
 
-def _refuse_incomparable(selected: Sequence[ComparedScore], place: str) -> None:
-    for score in selected:
-        if score.left_out and score.sampled is None:
-            shared = any("scale" in found.kind for found in score.mismatches)
-            mend = "give both jobs the same scales (scales_from: a finished job), or " * shared
-            differing = "; ".join(map(str, score.mismatches))
-            raise BadInput(
-                f"{place} selects {score.name}, which can't be compared: {differing}; {mend}"
-                "compare anyway with --allow-incomparable (allow_incomparable: true in a workflow)"
-            )
+def _incomparable(gate: Gate, selected: Sequence[ComparedScore]) -> list[ComparedScore]:
+    """Return the scores whose change a gate limits and nobody knows."""
+    if gate.max_drop is None and gate.max_rise is None:
+        return []
+    return [score for score in selected if score.left_out and score.sampled is None]
+
+
+def _refuse(score: ComparedScore, place: str) -> None:
+    """Refuse a gate on the change of a score that can't be compared."""
+    shared = any("scale" in found.kind for found in score.mismatches)
+    mend = "give both jobs the same scales (scales_from: a finished job), or " * shared
+    differing = "; ".join(map(str, score.mismatches))
+    raise BadInput(
+        f"{place} selects {score.name}, which can't be compared: {differing}; {mend}"
+        "compare anyway with --allow-incomparable (allow_incomparable: true in a workflow)"
+    )
 
 
 def _refuse_unknown_significance(gate: Gate, selected: Sequence[ComparedScore], place: str) -> None:
@@ -470,9 +481,10 @@ def _refuse_unknown_significance(gate: Gate, selected: Sequence[ComparedScore], 
             if row is not None and row.value is not None and row.sampling_error is None
         ]
         if compared and not score.errors_add_up and not unknown:
+            other = ", or compare jobs with samples of it (sampling.method: auto)"
             raise BadInput(
                 f"{place} asks for significance of {score.name}, and {score.why_no_error}; leave "
-                "out significant, or compare jobs with samples of it (sampling.method: auto)"
+                f"out significant{'' if score.score.label else other}"
             )
         if unknown:
             # Replicates tell the errors of all rows, not of those with a label.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from latentscale_pipeline.compare.comparability import (
     Mismatch,
     find_comparability,
+    have_same_labels,
     have_same_rows,
     use_weights,
 )
@@ -19,17 +20,26 @@ from latentscale_pipeline.compare.expectations import expect_scores
 from latentscale_pipeline.compare.rows_changed import RowChanges, are_rows_gone
 from latentscale_pipeline.config.job import OWN_SCALES
 from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.report.scores import report_of
 from latentscale_pipeline.report.verdict import judge_change, look_commands
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Results, RowsToLookAt, Score, Verdict
 from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.storage.urls import strip_credentials
-from latentscale_pipeline.views.formatting import format_apart, printable
+from latentscale_pipeline.views.formatting import counted, format_apart, printable
 
 SAME_ROWS = Verdict(
     value="no_difference_found",
     reason="Both jobs measured the same rows.",
 )
+
+OTHER_LABELS = Verdict(
+    value="no_difference_found",
+    reason="Both jobs measured the same vectors; the labels of their rows differ.",
+)
+
+SHOWN_OF_LABELS = 3
+"""Scores of labels that a note names."""
 
 NEW_SINCE = "--new-since"
 """The option of ``rows`` that lists what only the job's corpus has."""
@@ -78,8 +88,10 @@ class Comparison:
         """Return whether the job differs from the baseline by more than chance."""
         settings = (self.job.settings or {}).get("measures") or {}
         found = judge_change(self._shared_of_job, settings)
-        same = self._same_rows() and self._same_pairs()
-        return SAME_ROWS if same and found.value != "differs" else found
+        if found.value == "differs" or not (self._same_rows() and self._same_pairs()):
+            return found
+        corpora = [job.corpora.get("corpus") for job in (self.job, self.baseline)]
+        return SAME_ROWS if have_same_labels(*corpora) else OTHER_LABELS
 
     @property
     def _shared_of_job(self) -> list[Score]:
@@ -173,8 +185,10 @@ class Comparison:
         own = [
             "{} ({} here, {} there)".format(found.what, *format_apart(found.job, found.baseline))
             for found in self.mismatches
-            if found.kind == "own scale"
+            if found.kind == "own scale" and found.label is None
         ]
+        labels = {found.label for found in self.mismatches if found.kind == "own scale"} - {None}
+        own += [f"scales for the rows of {counted(len(labels), 'label')}"] * bool(labels)
         if not own or self._anyway:
             return ""
         sampled = any(
@@ -226,7 +240,7 @@ def compare(
         ComparedScore(
             ours,
             theirs,
-            comparability.of(ours or theirs) if ours and theirs else (),
+            comparability.of(ours, theirs) if ours and theirs else (),
             anyway=allow_incomparable,
         )
         for ours, theirs in _paired(job.scores, baseline.scores)
@@ -237,7 +251,28 @@ def compare(
     found = [item for items in of_measures for item in _without_set_scales(items, of_scores)]
     found += of_scores
     mismatches = [item for position, item in enumerate(found) if item not in found[:position]]
-    return Comparison(job, baseline, tuple(scores), tuple(mismatches), comparability.notes)
+    notes = (*comparability.notes, *_changed_of_labels(scores))
+    return Comparison(job, baseline, tuple(scores), tuple(mismatches), notes)
+
+
+def _changed_of_labels(scores: Sequence[ComparedScore]) -> Iterator[str]:
+    """Say which scores of labels changed by more than chance, which no verdict is about."""
+    judged = [
+        each
+        for each in scores
+        if each.p is not None and each.score.label is not None
+        if not report_of(each.score.measure).of_labels
+    ]
+    changed = sorted((each for each in judged if each.significant), key=lambda each: each.p or 0.0)
+    if not changed:
+        return
+    names = [each.name for each in changed]
+    more = len(names) - SHOWN_OF_LABELS
+    named = "; ".join(names[:SHOWN_OF_LABELS]) + (f"; {more:,} more" if more > 0 else "")
+    yield (
+        f"{len(changed):,} of {counted(len(judged), 'score')} of single labels changed by more "
+        f"than chance, adjusted for their number, which the verdict isn't about: {named}"
+    )
 
 
 def _without_set_scales(

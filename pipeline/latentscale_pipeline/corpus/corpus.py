@@ -177,6 +177,21 @@ class Corpus:
         return found.hexdigest()
 
     @property
+    def labels_fingerprint(self) -> str | None:
+        """Hash of the labels, however they are stored; None without labels.
+
+        Reads all of them, a block at a time.
+        """
+        if "labels" not in self.manifest.arrays:
+            return None
+        texts, lengths = xxhash.xxh3_128(), xxhash.xxh3_128()
+        for block in self.companion_blocks("labels"):
+            encoded = [text.encode() for text in block.tolist()]
+            texts.update(b"".join(encoded))
+            lengths.update(np.array([len(text) for text in encoded], dtype="<i8").tobytes())
+        return xxhash.xxh3_128_hexdigest(texts.digest() + lengths.digest())
+
+    @property
     def left_out(self) -> tuple[str, ...]:
         """Why rows of a larger corpus were left out of this one."""
         return self.manifest.left_out

@@ -142,10 +142,11 @@ SCORE_COLUMNS = tuple(NO_SCORE)
 
 NUMBERS: Mapping[str, str] = {
     **dict.fromkeys(("scale", "value", "lower", "upper", "sampling_error", "seconds"), "float64"),
-    **dict.fromkeys(("corpus_rows", "peak_memory_bytes", "share_of", "sampling_freedom"), "int64"),
+    **dict.fromkeys(("corpus_rows", "peak_memory_bytes", "rows", "share_of"), "int64"),
     **dict.fromkeys(("passed", "size_dependent", "corpus_weighted", "reference_weighted"), "bool_"),
     **{name: "float64" for name in SCORE_COLUMNS if name.startswith("expected_")},
     **dict.fromkeys(("corpus_dimension", "reference_dimension", "expected_rows"), "int64"),
+    "sampling_freedom": "int64",
     "expected_reason": "string",
 }
 """Arrow types of the columns that aren't text."""

@@ -105,9 +105,10 @@ def _limits(
     """Return the limits that the jobs before set for one of several scores of a job."""
     of_series = [each for each in before if series_of(each) == series_of(entry)]
     earlier = [job_of_series(each) for each in limiting(of_series)]
-    series = comparable_scores(score, job_of_series(entry), earlier)[-WINDOW:]
+    job = job_of_series(entry)
+    series = comparable_scores(score, job, earlier)[-WINDOW:]
     rate = false_alarm_rate(SIGMAS) / max(1, count)
-    return control_limits(score, entry.corpus_rows, series, rate)
+    return control_limits(score, job.rows_of(score), series, rate)
 
 
 def _beyond(outside: Sequence[str]) -> list[str]:

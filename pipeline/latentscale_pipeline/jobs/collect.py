@@ -125,6 +125,7 @@ def _corpus(corpus: Corpus, findings: Iterable[Findings], role: Role) -> model.C
         fingerprint=corpus.fingerprint,
         weighted="weights" in corpus.manifest.arrays,
         weights_fingerprint=corpus.weights_fingerprint,
+        labels_fingerprint=corpus.labels_fingerprint,
         excluded_shards=list(corpus.excluded) or None,
         excluded_rows=corpus.excluded_rows or None,
         dropped_rows=corpus.manifest.dropped.count or None,

@@ -115,16 +115,19 @@ def collect_by_label(
     measured = measured_labels(facts)
     left_out = {label: n for label, n in facts.label_rows.items() if label not in measured}
     scores: list[Score] = []
-    for label in measured:
+    scales: dict[str, dict[str, dict[str, float]]] = {}
+    for label, rows in measured.items():
         own = _facts_of_label(facts, label)
 
         def result(stage: str, prefix: str = stage_prefix(label)) -> Artifact:
             return results(f"{prefix}{stage}")
 
         for name, section in _sections_of_label(measures, sections).items():
-            found = measures[name].collect(section, own, result).scores
-            scores += [score.model_copy(update={"label": label}) for score in found]
-    labels = Labels(measured=measured, left_out=left_out, least_rows=MIN_ROWS)
+            found = measures[name].collect(section, own, result)
+            of_label = {"label": label, "rows": rows}
+            scores += [score.model_copy(update=of_label) for score in found.scores]
+            scales.setdefault(label, {})[name] = dict(measures[name].scales(found.section))
+    labels = Labels(measured=measured, left_out=left_out, least_rows=MIN_ROWS, scales=scales)
     return Findings(labels, tuple(scores))
 
 

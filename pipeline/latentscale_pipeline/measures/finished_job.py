@@ -79,6 +79,19 @@ class FinishedJob:
         """Its corpora by role."""
         return self.results.corpora.by_role()
 
+    def rows_of(self, score: Score) -> int | None:
+        """Return how many rows one of its scores is of: those of its label, if it has one.
+
+        None if that isn't known, and for scores of the pair.
+        """
+        if score.of == "pair":
+            return None
+        if score.label is None:
+            corpus = self.corpora.get(score.of)
+            return None if corpus is None else corpus.n
+        labels = self.results.part("labels")
+        return score.rows or (labels and labels.measured.get(score.label))
+
     @property
     def source(self) -> str:
         """What its corpus was made of: what a job ingested, or as configured; empty if unknown."""

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.scores import report_of
+from latentscale_pipeline.report.scores import of_as_many_rows, report_of
 from latentscale_pipeline.results.model import ROLES, SHARE_OF_ROWS, Score
 from latentscale_pipeline.results.part import Role
 
@@ -114,6 +114,10 @@ class JobOfSeries:
     weighted: Mapping[Role, bool | None] = field(default_factory=dict)
     dimensions: Mapping[Role, int | None] = field(default_factory=dict)
 
+    def rows_of(self, score: Score) -> int:
+        """Return how many rows one of its scores is of: those of its label, if it has one."""
+        return score.rows or self.rows
+
 
 def comparable_scores(
     score: Score, job: JobOfSeries, earlier: Sequence[JobOfSeries]
@@ -125,7 +129,8 @@ def comparable_scores(
     pair need the same reference, and so do those whose scale may come from it. A score that depends
     on the number of rows is compared on samples of one size: the largest of its own that at least
     half as many earlier jobs have as have the most frequent one, and enough for limits if that is
-    possible. If none has any of them, those jobs are left whose corpora have as many rows.
+    possible. If none has any of them, those jobs are left whose corpora have as many rows; of a
+    label, those in which it has.
 
     Parameters
     ----------
@@ -137,7 +142,7 @@ def comparable_scores(
         The oldest first.
     """
     found = [
-        (each.rows, own)
+        (each.rows_of(own), own)
         for each in earlier
         for own in scores_in(score, [each])
         if each.reference == job.reference or not _needs_reference(score)
@@ -150,7 +155,8 @@ def comparable_scores(
     held = Counter(each.rows for _, own in found for each in own.samples or ())
     sizes = [each.rows for each in score.samples or () if held[each.rows]]
     if not sizes:
-        return [each for each in found if each[0] == job.rows]
+        rows = job.rows_of(score)
+        return [each for each in found if of_as_many_rows(score, each[0], rows)]
     most = max(held[size] for size in sizes)
     enough = max(most / 2, min(most, MIN_JOBS))
     size = max(size for size in sizes if held[size] >= enough)

@@ -14,7 +14,9 @@ from latentscale_pipeline.results.definitions import ScoreDefinition
 from latentscale_pipeline.results.model import ExpectedRange, Score
 
 
-def with_expected(scores: Sequence[Score], found: Mapping[int, ExpectedScore | str]) -> list[Score]:
+def with_expected(
+    scores: Sequence[Score], found: Mapping[int, ExpectedScore | str], among: int | None = None
+) -> list[Score]:
     """Return scores with the ranges in which they are expected.
 
     Parameters
@@ -24,9 +26,11 @@ def with_expected(scores: Sequence[Score], found: Mapping[int, ExpectedScore | s
     found : mapping
         Where scores are expected, or why that isn't known, by place. The p-values of the headline
         scores among them are adjusted for their number.
+    among : int, optional
+        Number of scores that are judged together, if these aren't the headline scores.
     """
     adjusted = _adjusted(scores, found)
-    count = max(1, len(adjusted))
+    count = among or max(1, len(adjusted))
     return [
         score
         if place not in found

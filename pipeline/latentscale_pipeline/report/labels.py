@@ -8,7 +8,7 @@ from latentscale_pipeline.report.scores import full_title, report_of, score_titl
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.figure import PLACE_HEIGHT, ROLE_STYLES, Curve, Figure, Panel
-from latentscale_pipeline.views.formatting import NO_LABEL, printable, shorten
+from latentscale_pipeline.views.formatting import label_name, printable, shorten
 from latentscale_pipeline.views.scores import format_summarised, written_score
 
 SHOWN_LABELS = 100
@@ -71,7 +71,7 @@ def label_tables(scores: Sequence[Score], counts: Mapping[str, int]) -> list[Tab
     sized = any(label in counts for label in labels)
     rows = [
         {
-            "label": _name(label),
+            "label": label_name(label),
             **({"rows": f"{counts[label]:,}" if label in counts else "unknown"} if sized else {}),
             **{title: cells[label].get(title, "") for title in titles},
         }
@@ -119,17 +119,11 @@ def label_figures(key: str, scores: Sequence[Score], counts: Mapping[str, int]) 
 
 def _short_names(labels: Sequence[str]) -> list[str]:
     """Return short names of labels, and whole ones where short ones would be equal."""
-    short = [shorten(_name(label)) for label in labels]
+    short = [shorten(label_name(label)) for label in labels]
     return [
-        name if short.count(name) == 1 else _name(label)
+        name if short.count(name) == 1 else label_name(label)
         for label, name in zip(labels, short, strict=True)
     ]
-
-
-def _name(label: str) -> str:
-    """Return what is shown for a label; blanks at its ends are between quotes."""
-    shown = printable(label)
-    return f'"{shown}"' if label != label.strip() else shown or NO_LABEL
 
 
 def _main(scores: Iterable[Score]) -> str | None:

@@ -27,8 +27,18 @@ SAMPLED = ("found at", "expected", "p alone", "p adjusted")
 ALIKE = 0.05
 """Difference of sizes, relative to the smaller one, that makes no visible one to the scores."""
 
+ROWS_OF_LABEL = 0.1
+"""Share by which the rows of a label may differ in number. They always do, and have no samples."""
+
 SIZED = "†: depends on the number of rows"
 """What the sign after a score means."""
+
+
+def of_as_many_rows(score: Score, rows: int, usual: int) -> bool:
+    """Return whether the values of a score on so many rows can be compared."""
+    if not score.size_dependent:
+        return True
+    return abs(rows - usual) <= (0.0 if score.label is None else ROWS_OF_LABEL * usual)
 
 
 def report_of(name: str) -> MeasureReport:

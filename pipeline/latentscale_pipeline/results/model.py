@@ -156,6 +156,8 @@ class Score(Part):
     """Order, if the score has one; `inf` for infinity."""
     label: Absent[str] = None
     """Label whose rows were measured."""
+    rows: Absent[Positive] = None
+    """Number of rows with this label, if only these were measured."""
     scale: Absent[float] = None
     """Scale, if the score has one."""
     reason: Absent[Reason] = None
@@ -235,6 +237,8 @@ class Corpus(Part):
     """Whether its rows have weights."""
     weights_fingerprint: Absent[Text] = None
     """Hash of the weights' values; absent without weights."""
+    labels_fingerprint: Absent[Text] = None
+    """Hash of the rows' labels; absent without labels."""
     duplicates: Count | None = None
     """Number of rows that repeat an earlier one."""
     duplicates_reason: Absent[Reason] = None
@@ -333,6 +337,8 @@ class Labels(Part):
     """Number of rows of every label with too few rows."""
     least_rows: Positive
     """Number of rows that a label needs to be measured."""
+    scales: Absent[dict[str, dict[str, dict[str, float]]]] = None
+    """Scales at which the rows of a label were measured, by its text, measure and name."""
 
 
 class Verdict(Part):

@@ -175,6 +175,12 @@ def text_literal(text: str) -> str:
     return _FALSIFYING.sub(lambda found: f"\\u{ord(found[0]):04x}", literal)
 
 
+def label_name(label: str) -> str:
+    """Return what is shown for a label; blanks at its ends are between quotes."""
+    shown = printable(label)
+    return f'"{shown}"' if label != label.strip() else shown or NO_LABEL
+
+
 def shorten(text: str, most: int = 32) -> str:
     """Return a printable text of at most so many characters."""
     shown = printable(text)

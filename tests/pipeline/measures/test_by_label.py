@@ -126,6 +126,12 @@ def test_a_label_has_the_scores_of_a_corpus_of_its_rows(
     ended = latentscale("run", write_job(corpus.url, group_by="labels"), "--json")
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
+    scales = found["measures"]["labels"].pop("scales")
+    assert scales["plain"] == {
+        "heat": {},
+        "magnitude": {"cut-off scale of magnitude": 2.0},
+        "vendi": {"bandwidth of vendi rbf": 2.0},
+    }
     assert found["measures"]["labels"] == {
         "measured": {"": 25, "né/../ *": 45, "plain": 60},
         "left_out": {"rare": 19},
@@ -146,7 +152,7 @@ def test_a_label_has_the_scores_of_a_corpus_of_its_rows(
                 assert by[label][naming]["lower"] <= score["upper"]
                 assert score["lower"] <= by[label][naming]["upper"]
             else:
-                assert by[label][naming] == score | {"label": label}
+                assert by[label][naming] == score | {"label": label, "rows": LABELS[label]}
 
 
 def test_a_label_has_the_sampling_errors_of_its_rows(

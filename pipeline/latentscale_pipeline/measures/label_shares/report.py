@@ -16,10 +16,9 @@ from latentscale_pipeline.views.figure import (
     Panel,
 )
 from latentscale_pipeline.views.formatting import (
-    NO_LABEL,
     counted,
     format_number,
-    printable,
+    label_name,
     shorten,
 )
 from latentscale_pipeline.views.scores import format_p
@@ -80,7 +79,7 @@ class LabelSharesReport(MeasureReport):
                     ],
                 ),
             ],
-            places=[shorten(each.label) or NO_LABEL for each in shown],
+            places=[shorten(label_name(each.label)) for each in shown],
             turned=True,
             height=PLACE_HEIGHT * len(shown),
         )
@@ -111,7 +110,7 @@ class LabelSharesReport(MeasureReport):
 
 
 def _cells(found: LabelShare) -> dict[str, str]:
-    own = {"label": printable(found.label) or NO_LABEL, "corpus": f"{found.rows:,}"}
+    own = {"label": label_name(found.label), "corpus": f"{found.rows:,}"}
     if found.reference_rows is None or found.z is None or found.p is None:
         return own
     return {

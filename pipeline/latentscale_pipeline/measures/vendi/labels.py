@@ -93,14 +93,15 @@ def join_labels(inputs: Inputs) -> Output:
 def label_scores(artifact: Artifact, orders: list[str], role: Role) -> list[Score]:
     """Convert the stored values to rows of ``scores``."""
     ends = np.stack([artifact.array(name) for name in ENDS], axis=-1)
+    counts = artifact.array("counts").tolist()
     return [
-        _score(ends[row, column].tolist(), role, label=label, order=order)
+        _score(ends[row, column].tolist(), role, label=label, rows=int(counts[row]), order=order)
         for row, label in enumerate(artifact.values["labels"])
         for column, order in enumerate(orders)
     ]
 
 
-def _score(ends: Sequence[float], role: Role, **fields: str) -> Score:
+def _score(ends: Sequence[float], role: Role, **fields: str | int) -> Score:
     value, lower, upper = ends
     known = not np.isnan(value)
     return SCORES["vendi"].score(
