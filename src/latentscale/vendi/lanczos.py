@@ -627,7 +627,7 @@ class _Term:
     def __call__(self, nodes: Float64Array) -> Float64Array:
         positive = np.maximum(nodes, TINIEST)
         if self.order == 1:
-            return np.asarray(-nodes * np.log(positive))
+            return np.where(nodes > 0, -nodes * np.log(positive), 0.0)
         return np.where(nodes > 0, (positive / self.unit) ** self.order, 0.0)
 
     def slope(self, nodes: Float64Array) -> Float64Array:
@@ -735,10 +735,7 @@ def _coupling(traces: KernelTraces, function: _Term, tolerance: float) -> Float6
 
 
 def _rounding(traces: KernelTraces, rule: Rule, function: _Term) -> float:
-    """Bound the effect of the error of A: its norm, times that of the derivatives.
-
-    Sums of products are rounded besides, which moves every eigenvalue.
-    """
+    """Bound the effect of the error of A, and of rounded sums of products on every eigenvalue."""
     error = math.sqrt(traces.squares.rounded_errors)
     summing = math.sqrt(len(traces.vectors)) * EPSILON * traces.largest[1]
 
@@ -753,10 +750,48 @@ def _rounding(traces: KernelTraces, rule: Rule, function: _Term) -> float:
     )
     moved += summing * float((rule.weights * slopes(rule.nodes, summing)).sum(axis=1).mean())
     if error > 0:
-        tail = rule.weights * np.square(slopes(rule.nodes, error))
-        head = np.square(slopes(traces.ritz, error))
-        moved += error * math.sqrt(float(head.sum()) + float(tail.sum(axis=1).mean()))
+        nodes = np.concatenate([ritz, rule.nodes.ravel()])
+        counts = np.concatenate([np.ones_like(ritz), rule.weights.ravel() / len(rule)])
+        moved += _effect_of_error(function, nodes, counts, error)
     return moved
+
+
+def _effect_of_error(
+    function: _Term, nodes: Float64Array, counts: Float64Array, error: float
+) -> float:
+    r"""Bound by how much an error of A changes the trace of a function of it.
+
+    An error of the Frobenius norm :math:`\epsilon` moves the eigenvalues by :math:`\delta_i` with
+    :math:`\sum \delta_i^2 \le \epsilon^2` (Hoffman & Wielandt 1953). A concave function with
+    :math:`f(0) = 0` changes by at most :math:`f(|\delta|)` and at most
+    :math:`|\delta| f(\lambda) / \lambda`. So the m smallest eigenvalues change by at
+    most :math:`m f(\epsilon / \sqrt m)` together, which matters where the error makes most of them.
+
+    Parameters
+    ----------
+    function : _Term
+        The function, concave up to order 1.
+    nodes, counts : ndarray of float64, shape (k,)
+        Eigenvalues, and how many of each there are.
+    error : float
+        The norm, above 0.
+    """
+    if function.order > 1:
+        return error * math.sqrt(float(counts @ np.square(function.slope(nodes + error))))
+    order = np.argsort(nodes)
+    order = order[counts[order] > 0]
+    nodes, counts = nodes[order], counts[order]
+    positive = np.maximum(nodes, np.finfo(np.float64).tiny)
+    chords = np.where(nodes > 0, function(positive) / positive, np.inf)
+    steepest = np.where(
+        nodes > error, np.abs(function.slope(np.maximum(nodes - error, error))), np.inf
+    )
+    rates = np.minimum(np.maximum(chords, np.abs(function.slope(positive))), steepest)
+    below = np.concatenate([[0.0], np.cumsum(counts)])
+    small = below * function(error / np.sqrt(np.maximum(below, 1.0)))
+    squares = np.cumsum((counts * np.square(rates))[::-1])[::-1]
+    large = error * np.sqrt(np.concatenate([squares, [0.0]]))
+    return float(np.min(small + large))
 
 
 def _fit(

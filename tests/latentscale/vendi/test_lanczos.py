@@ -18,7 +18,7 @@ from latentscale.vendi.kernel_products import (
     multiply_tiles,
     sum_squares,
 )
-from latentscale.vendi.lanczos import KernelTraces, kernel_scores
+from latentscale.vendi.lanczos import KernelTraces, _effect_of_error, _Term, kernel_scores
 from latentscale.vendi.scores import kernel_spectrum, vendi_score
 from tests import oracles
 
@@ -313,6 +313,64 @@ def test_smooth_kernels_whose_eigenvalues_fall_below_what_sums_tell(
             assert own.lower - 1e-9 <= known.upper, (seed, order)
             assert own.upper + 1e-9 >= known.lower, (seed, order)
             assert own.upper - own.lower < 6e-3 * own.value
+
+
+def smooth_spectrum(rows: np.ndarray, bandwidth: float) -> np.ndarray:
+    """Eigenvalues of the RBF kernel from its power series, without the rounding of a matrix."""
+    columns = np.ones((len(rows), 1))
+    for x in (rows.astype(float) / bandwidth).T:
+        k = np.arange(60)
+        series = x[:, None] ** k * np.exp(
+            -(x[:, None] ** 2) / 2 - np.array([math.lgamma(i + 1) for i in k]) / 2
+        )
+        columns = (columns[:, :, None] * series[:, None, :]).reshape(len(rows), -1)
+        columns = columns[:, np.abs(columns).max(axis=0) > 1e-16]
+    return np.square(np.linalg.svd(columns / math.sqrt(len(rows)), compute_uv=False))
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_rounded_similarities_are_covered_where_rounding_makes_most_eigenvalues(d: int) -> None:
+    orders, n = (0.1, 0.25, 0.5, 0.9, 1.0), 600
+    covered = dict.fromkeys(orders, 0)
+    for seed in range(6):
+        rng = np.random.default_rng([61, seed])
+        rows = rng.integers(0, 3, size=(n, 1)) + 0.02 * rng.normal(size=(n, d))
+        matrix = oracles.kernel_matrix(rows, "rbf", 1.0) / n
+        error = np.triu(rng.normal(size=(n, n)), 1)
+        error = (error + error.T) * (1e-6 / np.linalg.norm(error + error.T))
+        rounded = matrix + error
+        norms = float((matrix**2).sum()), float((rounded**2).sum())
+        squares = SimilaritySquares(norms[0], 0.0, norms[1], 1e-12, 0.0)
+        traces = KernelTraces.start(n, squares, orders, rng, probes=8)
+        while (request := traces.request) is not None:
+            traces = traces.advance(rounded @ request.vectors)
+        exact = smooth_spectrum(rows, 1.0)
+        for order in orders:
+            if order == 1:
+                truth = float(np.exp(-(exact * np.log(np.maximum(exact, 1e-300))).sum()))
+            else:
+                truth = float((exact**order).sum() ** (1 / (1 - order)))
+            covered[order] += traces.outcome[order].lower <= truth <= traces.outcome[order].upper
+    assert min(covered.values()) == 6, covered
+
+
+@pytest.mark.parametrize("order", [0.1, 0.5, 0.999, 1.0, 1.5, 3.0])
+def test_no_error_of_a_matrix_changes_a_trace_by_more_than_its_bound(order: float) -> None:
+    rng = np.random.default_rng(7)
+    function, shares = _Term(order), []
+    for fall in (0.0, 0.05, 0.3, 2.0):
+        for norm in (1e-7, 1e-5, 1e-3):
+            turned, _ = np.linalg.qr(rng.normal(size=(120, 120)))
+            spectrum = np.exp(-fall * np.arange(120.0))
+            spectrum /= spectrum.sum()
+            error = rng.normal(size=(120, 120))
+            error = (error + error.T) * (norm / np.linalg.norm(error + error.T))
+            seen = np.maximum(np.linalg.eigvalsh((turned * spectrum) @ turned.T + error), 0.0)
+            bound = _effect_of_error(function, seen, np.ones(120), norm)
+            change = abs(float(function(seen).sum() - function(spectrum).sum()))
+            assert change <= bound
+            shares.append(change / bound)
+    assert order >= 1 or max(shares) > 0.3
 
 
 def test_rows_that_nearly_repeat_others_are_covered_at_low_orders() -> None:
