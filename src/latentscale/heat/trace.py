@@ -62,6 +62,7 @@ therefore always computed at those as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -245,13 +246,17 @@ def estimate_heat_trace(
         steps = sufficient_steps(
             laplacian, grid, tolerance=tolerance, generator=generator, null_space=null_space
         )
-    pilots = pilot_rules(laplacian, PILOT_PROBES, steps, generator, null_space, distribution)
     exact = moments_in_budget(product_work(laplacian), n, moments_budget)
+    with ThreadPoolExecutor(1) as pool:
+        moments = pool.submit(exact_moments if exact else few_moments, laplacian)
+        if threads == 1:
+            wait([moments])
+        pilots = pilot_rules(laplacian, PILOT_PROBES, steps, generator, null_space, distribution)
     everywhere = with_imd_times(grid)
     null_dimension = null_space.dimension if null_space else 0
     control = fit_control_variate(
         pilots,
-        exact_moments(laplacian) if exact else few_moments(laplacian),
+        moments.result(),
         norm_bound(laplacian),
         everywhere,
         steps,

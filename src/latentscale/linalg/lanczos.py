@@ -37,13 +37,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.array_types import Float64Array
+from latentscale.linalg.sparse_products import SUMMED_ROWS, multiply_and_subtract
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-
-SUMMED_ROWS = 1024
-"""Rows that are summed before they are added to a total, so that rounding doesn't grow with n."""
 
 REORTHOGONALISATION_SHARE = 0.01
 """Share of a product's squared length. If less is left, it is made orthogonal once more."""
@@ -194,7 +192,7 @@ def run_lanczos(
     previous_scale = np.zeros(len(scale))
     for _ in range(steps):
         scale, coupling = recurrence.scale, recurrence.coupling
-        share = scale * _multiply(
+        share = scale * multiply_and_subtract(
             laplacian.indptr,
             laplacian.indices,
             laplacian.data,
@@ -215,39 +213,6 @@ def run_lanczos(
         previous_scale = scale
         previous, current, product = current, product, previous
     return recurrence
-
-
-@numba.njit(cache=True, nogil=True)
-def _multiply(
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
-    data: Float64Array,
-    current: Float64Array,
-    scale: Float64Array,
-    previous: Float64Array,
-    coupling: Float64Array,
-    product: Float64Array,
-) -> Float64Array:
-    """Set product = L current scale - previous coupling; return its dot products with current."""
-    n, width = current.shape
-    shares = np.zeros(width)
-    partial = np.zeros(width)
-    row = np.empty(width)
-    for i in range(n):
-        for c in range(width):
-            row[c] = 0.0
-        for entry in range(indptr[i], indptr[i + 1]):
-            j, factor = indices[entry], data[entry]
-            for c in range(width):
-                row[c] += factor * current[j, c]
-        for c in range(width):
-            value = row[c] * scale[c] - previous[i, c] * coupling[c]
-            product[i, c] = value
-            partial[c] += current[i, c] * value
-        if i % SUMMED_ROWS == 0 or i == n - 1:
-            shares += partial
-            partial[:] = 0.0
-    return shares
 
 
 @numba.njit(cache=True, nogil=True)
