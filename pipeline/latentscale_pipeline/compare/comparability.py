@@ -141,15 +141,16 @@ class Comparability:
                 yield Mismatch("reference", "fingerprint of the reference", *prints)
 
     def _of_rows(self, role: Role, score: Score, other: Score) -> Iterator[Mismatch]:
-        ours: int | None
-        theirs: int | None
-        if score.label is None:
-            ours, theirs = (each.corpora[role].n for each in (self.job, self.baseline))
-        else:
-            ours, theirs = self.job.rows_of(score), self.baseline.rows_of(other)
-        if ours and theirs and not of_as_many_rows(score, ours, theirs):
-            what = f"n of the {role}" if score.label is None else "number of rows"
-            yield Mismatch("rows", what, ours, theirs, score.label)
+        if not score.size_dependent:
+            return
+        ours, theirs = self.job.rows_of(score), self.baseline.rows_of(other)
+        if score.label is not None and ours and theirs:
+            if not of_as_many_rows(score, ours, theirs):
+                yield Mismatch("rows", "number of rows", ours, theirs, score.label)
+            return
+        whole = [each.corpora[role].n for each in (self.job, self.baseline)]
+        if whole[0] != whole[1]:
+            yield Mismatch("rows", f"n of the {role}", whole[0], whole[1])
 
     def _of_weights(self, role: Role, score: Score) -> Iterator[Mismatch]:
         measure, jobs = MEASURES.get(score.measure), (self.job, self.baseline)

@@ -26,7 +26,7 @@ from latentscale_pipeline.report.control_chart import (
     false_alarm_rate,
     scores_in,
 )
-from latentscale_pipeline.report.scores import report_of
+from latentscale_pipeline.report.scores import is_of_label_rows, report_of
 from latentscale_pipeline.report.verdict import headlines_of
 from latentscale_pipeline.results.kernel_names import is_kernel
 from latentscale_pipeline.results.model import Score
@@ -204,8 +204,6 @@ def _check_gate(
         own = _own(gate, known, selected, place)
         # A label of too few rows isn't compared with the reference.
         failures += _unexpected(gate.p_below, own, place) if own or not shares else ()
-    if incomparable and not failures:
-        _refuse(incomparable[0], place)
     more = f" and {counted(len(incomparable) - 1, 'more score')}" if incomparable[1:] else ""
     remark = f"{incomparable[0].name}{more} can't be compared" if incomparable else ""
     if gate.drift is not None:
@@ -217,6 +215,8 @@ def _check_gate(
         remark = "; ".join(filter(None, (remark, said)))
         others = [getattr(gate, name) for name in LIMITS]
         selected = daily if {gate.p_below, *others} == {None} else selected
+    if incomparable and (not failures or gate.severity == "warn"):
+        _refuse(incomparable[0], place)
     failures.sort(key=lambda failure: -failure.excess)
     return GateResult(gate, selected, tuple(failures), remark)
 
@@ -293,19 +293,25 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
             failures.append(Failure(score, "p_below", f"{score.name}: {why}", math.inf))
         elif own.expected is not None:
             known.append((score, own.expected, own.unit))
-        elif own.of != "reference" and (own.label is None or not report_of(own.measure).of_labels):
+        elif own.of != "reference" and (own.label is None or is_of_label_rows(own)):
             why = own.expected_reason or "nothing says what chance does to it"
             unknown.append((own, f"{score.name} has no expected range: {why}"))
     for own, why in unknown:
-        # Other scores have ranges, and the verdict isn't about this one.
-        if not known or (headlines_of([own]) and report_of(own.measure).is_judged(own)):
+        # Others tell, and the verdict isn't about this one.
+        if not (known or failures) or (
+            headlines_of([own]) and report_of(own.measure).is_judged(own)
+        ):
             raise BadInput(f"{place} has p_below, and {why}")
     if not known and not failures:
         raise BadInput(
             f"{place} has p_below, and no selected score is compared with a reference or baseline"
         )
-    adjusted = adjust(np.array([expected.p for _, expected, _ in known])).tolist()
-    for (score, expected, unit), p in zip(known, adjusted, strict=True):
+    p_values = np.array([expected.p for _, expected, _ in known])
+    # Scores of labels, which may be many, cost those of all rows no power.
+    of_labels = np.array([is_of_label_rows(score.score) for score, *_ in known], dtype=bool)
+    for family in (of_labels, ~of_labels):
+        p_values[family] = adjust(p_values[family])
+    for (score, expected, unit), p in zip(known, p_values.tolist(), strict=True):
         if p < p_below:
             found, usual = format_range(expected, unit)
             problem = (

@@ -20,7 +20,7 @@ from latentscale_pipeline.compare.expectations import expect_scores
 from latentscale_pipeline.compare.rows_changed import RowChanges, are_rows_gone
 from latentscale_pipeline.config.job import OWN_SCALES
 from latentscale_pipeline.measures.finished_job import FinishedJob
-from latentscale_pipeline.report.scores import report_of
+from latentscale_pipeline.report.scores import is_of_label_rows
 from latentscale_pipeline.report.verdict import judge_change, look_commands
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Results, RowsToLookAt, Score, Verdict
@@ -174,11 +174,16 @@ class Comparison:
 
     def describe_mismatches(self) -> list[str]:
         """Return a line for each mismatch, with the measures whose scores depend on it."""
-        return [
-            str(found) + self._dependents(found)
-            for found in self.mismatches
-            if found.kind != "own scale" or self._anyway
-        ]
+        shown = [each for each in self.mismatches if each.kind != "own scale" or self._anyway]
+        of_labels = [each for each in shown if each.label is not None]
+        if len(of_labels) > 1:
+            shown = [each for each in shown if each.label is None]
+        lines = [str(found) + self._dependents(found) for found in shown]
+        for kind, what in (("rows", "numbers of rows"), ("own scale", "scales")):
+            labels = {each.label for each in of_labels if each.kind == kind}
+            if labels and len(of_labels) > 1:
+                lines.append(f"the {what} of {counted(len(labels), 'label')} differ")
+        return lines
 
     def describe_own_scales(self) -> str:
         """Say which scales each job derived for itself; empty if none differ."""
@@ -250,19 +255,14 @@ def compare(
     of_measures = comparability.by_measure.values()
     found = [item for items in of_measures for item in _without_set_scales(items, of_scores)]
     found += of_scores
-    mismatches = [item for position, item in enumerate(found) if item not in found[:position]]
+    mismatches = tuple({repr(item): item for item in found}.values())  # settings have no hash
     notes = (*comparability.notes, *_changed_of_labels(scores))
-    return Comparison(job, baseline, tuple(scores), tuple(mismatches), notes)
+    return Comparison(job, baseline, tuple(scores), mismatches, notes)
 
 
 def _changed_of_labels(scores: Sequence[ComparedScore]) -> Iterator[str]:
     """Say which scores of labels changed by more than chance, which no verdict is about."""
-    judged = [
-        each
-        for each in scores
-        if each.p is not None and each.score.label is not None
-        if not report_of(each.score.measure).of_labels
-    ]
+    judged = [each for each in scores if each.p is not None and is_of_label_rows(each.score)]
     changed = sorted((each for each in judged if each.significant), key=lambda each: each.p or 0.0)
     if not changed:
         return

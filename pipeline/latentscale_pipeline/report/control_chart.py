@@ -142,7 +142,7 @@ def comparable_scores(
         The oldest first.
     """
     found = [
-        (each.rows_of(own), own)
+        (each, own)
         for each in earlier
         for own in scores_in(score, [each])
         if each.reference == job.reference or not _needs_reference(score)
@@ -150,17 +150,31 @@ def comparable_scores(
         if _agree(*(_counting(one, score) for one in (each, job)))
         if _agree(*(_dimensions(one, score) for one in (each, job)))
     ]
-    if not score.size_dependent:
-        return found
+    if score.size_dependent:
+        found = _of_one_size(score, job, found)
+    # Earlier versions didn't write how many rows a label had; they count as those of this job.
+    return [(own.rows or min(each.rows, score.rows or each.rows), own) for each, own in found]
+
+
+def _of_one_size(
+    score: Score, job: JobOfSeries, found: Sequence[tuple[JobOfSeries, Score]]
+) -> list[tuple[JobOfSeries, Score]]:
+    """Return those scores that were measured on as many rows, or on samples of one size."""
     held = Counter(each.rows for _, own in found for each in own.samples or ())
     sizes = [each.rows for each in score.samples or () if held[each.rows]]
     if not sizes:
-        rows = job.rows_of(score)
-        return [each for each in found if of_as_many_rows(score, each[0], rows)]
+        return [each for each in found if _of_as_many_rows(score, job, *each)]
     most = max(held[size] for size in sizes)
     enough = max(most / 2, min(most, MIN_JOBS))
     size = max(size for size in sizes if held[size] >= enough)
     return [each for each in found if size in {one.rows for one in each[1].samples or ()}]
+
+
+def _of_as_many_rows(score: Score, job: JobOfSeries, other: JobOfSeries, own: Score) -> bool:
+    """Return whether a label has as many rows in two jobs; if that isn't known, their corpora."""
+    if score.rows and own.rows:
+        return of_as_many_rows(score, score.rows, own.rows)
+    return job.rows == other.rows
 
 
 def _needs_reference(score: Score) -> bool:

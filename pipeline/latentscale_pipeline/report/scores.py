@@ -34,6 +34,11 @@ SIZED = "†: depends on the number of rows"
 """What the sign after a score means."""
 
 
+def is_of_label_rows(score: Score) -> bool:
+    """Return whether a score was measured on the rows of a label, and isn't of the labels."""
+    return score.label is not None and not report_of(score.measure).of_labels
+
+
 def of_as_many_rows(score: Score, rows: int, usual: int) -> bool:
     """Return whether the values of a score on so many rows can be compared."""
     if not score.size_dependent:

@@ -171,3 +171,83 @@ def test_a_gate_fails_by_what_it_can_compare(run: Run) -> None:
     assert result.message.startswith("label_shares share (label A) (corpus) fell by ")
     assert result.remark.endswith("can't be compared")
     assert outcome(fewer, label="A", max_drop=0.9)[0] == "unchecked"
+
+
+def written_before(found: FinishedJob) -> FinishedJob:
+    """Return a job as an earlier version wrote it: scores of labels don't say their rows."""
+    scores = [each.model_copy(update={"rows": None}) for each in found.results.scores]
+    measures = {name: part for name, part in found.results.measures.items() if name != "labels"}
+    results = found.results.model_copy(update={"scores": scores, "measures": measures})
+    return FinishedJob(found.url, results, found.settings)
+
+
+def with_value(found: FinishedJob, value: float | None, **wanted: Any) -> FinishedJob:
+    """Return a job in which one cosine score has another value, or none."""
+    bracket = {"value": value, "lower": value, "upper": value}
+    bracket |= {"reason": "broken"} if value is None else {}
+    scores = [
+        each.model_copy(update=bracket)
+        if (each.kernel, each.label) == ("cosine", wanted.get("label"))
+        else each
+        for each in found.results.scores
+    ]
+    results = found.results.model_copy(update={"scores": scores})
+    return FinishedJob(found.url, results, found.settings)
+
+
+def test_scores_of_labels_cost_those_of_all_rows_no_power(run: Run) -> None:
+    usual, other = run("usual", 1), run("other", 5)
+    [score] = [s for s in other.scores if (s.kernel, s.label) == ("cosine", None)]
+    [theirs] = [s for s in usual.scores if (s.kernel, s.label) == ("cosine", None)]
+    assert None not in (theirs.value, theirs.sampling_error, score.sampling_error)
+    # Beyond 5 % alone, and not among three.
+    error = np.hypot(theirs.sampling_error, score.sampling_error)
+    moved = compare(with_value(other, theirs.value + 2.2 * error), usual)
+    p = next(
+        s for s in moved.scores if (s.score.kernel, s.score.label) == ("cosine", None)
+    ).expected
+    assert p is not None
+    assert 0.05 / 3 < p.p < 0.05
+    said, message = outcome(moved, **COSINE, p_below=0.05)
+    assert said == "failed"
+    assert message.startswith("vendi cosine, order 1 (corpus) is ")
+
+
+def test_rows_that_an_earlier_version_did_not_write_are_those_of_the_corpora(run: Run) -> None:
+    usual, fewer = run("usual", 1), run("fewer", 2, a=60, b=210)
+    larger = run("larger", 3, b=190)
+    for pair in ((larger, written_before(usual)), (written_before(larger), usual)):
+        score = of_label(compare(*pair), "A", **COSINE)
+        assert str(score.mismatches[0]) == "n of the corpus is 310 here and 270 in the baseline"
+    assert not of_label(compare(fewer, written_before(usual)), "A", **COSINE).mismatches
+    # A history that an earlier version wrote keeps its limits.
+    gate = Gate(**COSINE, label="A", drift=Drift())
+    nights = [written_before(run(f"night{at}", 10 + at, measures="{vendi: {}}")) for at in range(6)]
+    earlier = [JobOfSeries(270, None, each.scores) for each in nights]
+    swapped = run("swapped", 4, a=150, b=120, swapped=True)
+    [result] = try_gates([gate], compare(swapped, swapped), "gates.yaml", earlier)
+    assert (result.outcome, result.remark) == ("failed", "6 earlier jobs")
+    [result] = try_gates([gate], compare(larger, larger), "gates.yaml", earlier)
+    assert result.remark.startswith("no limits for vendi cosine, order 1, label A (corpus): fewer")
+
+
+def test_a_null_score_or_drift_fails_a_gate_beside_what_cannot_be_judged(run: Run) -> None:
+    usual, other = run("usual", 1), run("other", 5)
+    broken = compare(with_value(other, None, label="A"), usual)
+    said, message = outcome(broken, measure="vendi", label="A", p_below=0.05)
+    assert (said, "it is null: broken" in message) == ("failed", True)
+    nights = [run(f"night{at}", 10 + at, measures="{vendi: {}}") for at in range(6)]
+    earlier = [JobOfSeries(270, None, each.scores) for each in nights]
+    swapped = run("swapped", 4, a=150, b=120, swapped=True)
+    against = compare(swapped, run("fewer", 2, a=60, b=210))
+    gate = Gate(**COSINE, label="A", drift=Drift(), max_drop=0.99)
+    [result] = try_gates([gate], against, "gates.yaml", earlier)
+    assert result.outcome == "failed"
+    assert outcome(against, label="A", min=1e6, max_drop=0.99, severity="warn")[0] == "unchecked"
+
+
+def test_labels_that_differ_are_counted_in_one_line(run: Run) -> None:
+    found = compare(run("fewer", 2, a=60, b=210), run("usual", 1))
+    assert [line for line in found.describe_mismatches() if "label" in line] == [
+        "the numbers of rows of 2 labels differ"
+    ]
