@@ -30,7 +30,7 @@ from pydantic_core import to_jsonable_python
 
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.scores import of_as_many_rows
+from latentscale_pipeline.report.scores import are_rows_of_label_alike
 from latentscale_pipeline.results.model import ROLES, Corpus, Score
 from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.storage.canonical import plain
@@ -78,12 +78,15 @@ class Comparability:
         The mismatches that make all scores of a measure incomparable.
     notes : tuple of str
         Remarks for the reader on differences that don't prevent a comparison.
+    same_labelled_rows : bool
+        Whether the corpora have the same rows with the same labels.
     """
 
     job: FinishedJob
     baseline: FinishedJob
     by_measure: Mapping[str, tuple[Mismatch, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    same_labelled_rows: bool = False
 
     def of(self, score: Score, other: Score) -> tuple[Mismatch, ...]:
         """Return the mismatches that make a score of the job and the baseline's incomparable."""
@@ -101,14 +104,12 @@ class Comparability:
 
     def _scales_of_label(self, score: Score) -> list[Mismatch] | None:
         """Return the scales of a score's label in which the jobs differ; None if not known."""
-        jobs = self.job, self.baseline
-        parts = [each.results.part("labels") for each in jobs]
+        parts = [each.results.part("labels") for each in (self.job, self.baseline)]
         known = [part.scales or {} if part else {} for part in parts]
         label = score.label
         if label is None or any(label not in scales for scales in known):
             return None
-        corpora = [each.corpora.get("corpus") for each in jobs]
-        if have_same_rows(*corpora, weighted=use_weights(*jobs)) and have_same_labels(*corpora):
+        if self.same_labelled_rows:
             return []
         ours, theirs = (scales[label].get(score.measure, {}) for scales in known)
         return [replace(each, kind="own scale", label=label) for each in _differing(ours, theirs)]
@@ -145,7 +146,7 @@ class Comparability:
             return
         ours, theirs = self.job.rows_of(score), self.baseline.rows_of(other)
         if score.label is not None and ours and theirs:
-            if not of_as_many_rows(score, ours, theirs):
+            if not are_rows_of_label_alike(ours, theirs):
                 yield Mismatch("rows", "number of rows", ours, theirs, score.label)
             return
         whole = [each.corpora[role].n for each in (self.job, self.baseline)]
@@ -241,7 +242,9 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
             by_measure[measure] = (*set_differently, differing)
         elif not set_differently:
             notes.append(f"{differing}, derived from the same vectors by another draw of rows")
-    return Comparability(job, baseline, by_measure, tuple(notes))
+    corpora = [each.corpora.get("corpus") for each in (job, baseline)]
+    same = have_same_rows(*corpora, weighted=weighted) and have_same_labels(*corpora)
+    return Comparability(job, baseline, by_measure, tuple(notes), same)
 
 
 def _with_defaults(measure: str, settings: Any) -> Any:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.scores import of_as_many_rows, report_of
+from latentscale_pipeline.report.scores import are_rows_of_label_alike, report_of
 from latentscale_pipeline.results.model import ROLES, SHARE_OF_ROWS, Score
 from latentscale_pipeline.results.part import Role
 
@@ -173,7 +173,7 @@ def _of_one_size(
 def _of_as_many_rows(score: Score, job: JobOfSeries, other: JobOfSeries, own: Score) -> bool:
     """Return whether a label has as many rows in two jobs; if that isn't known, their corpora."""
     if score.rows and own.rows:
-        return of_as_many_rows(score, score.rows, own.rows)
+        return are_rows_of_label_alike(score.rows, own.rows)
     return job.rows == other.rows
 
 

@@ -39,11 +39,9 @@ def is_of_label_rows(score: Score) -> bool:
     return score.label is not None and not report_of(score.measure).of_labels
 
 
-def of_as_many_rows(score: Score, rows: int, usual: int) -> bool:
-    """Return whether the values of a score on so many rows can be compared."""
-    if not score.size_dependent:
-        return True
-    return abs(rows - usual) <= (0.0 if score.label is None else ROWS_OF_LABEL * usual)
+def are_rows_of_label_alike(rows: int, usual: int) -> bool:
+    """Return whether scores of so many rows of a label can be compared."""
+    return abs(rows - usual) <= ROWS_OF_LABEL * usual
 
 
 def report_of(name: str) -> MeasureReport:
