@@ -40,6 +40,9 @@ exec "$@"
 """
 """What a container's process does first, in mounts of its own."""
 
+BLAS_KERNELS = ("OPENBLAS_CORETYPE", "MKL_CBWR")
+"""Variables that choose kernels by the processor; the same for every process of a machine."""
+
 LEAST_DELAY = 0.2
 
 
@@ -198,6 +201,8 @@ class Node:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(home),
             "TMPDIR": str(places.get("/tmp", home)),
+            # Kernels that the machine's BLAS is told to use round in their own way.
+            **{name: value for name, value in os.environ.items() if name in BLAS_KERNELS},
         }
         words = [_filled(word, environment) for word in container["command"]]
         words += [_filled(word, environment) for word in container.get("args", ())]
