@@ -276,6 +276,8 @@ class _Evaluation:
                 return TRUTH[name]
             case ast.Name(id=name):
                 return self._column(name)
+            case ast.Constant(value=str() as text) if not text.isascii() and _has_half(text):
+                raise self._refused(f"{text!r} has half of a character, which no text has")
             case ast.Constant(value=str() | bool() | int() | float() as value):
                 return value
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
@@ -470,6 +472,11 @@ def _begins_with_time(value: Any) -> bool:
 
 def _is_flag(value: Any) -> bool:
     return isinstance(value, bool) or (isinstance(value, np.ndarray) and value.dtype == bool)
+
+
+def _has_half(text: str) -> bool:
+    """Return whether a text has half of a pair of surrogates, which isn't a character."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _is_text(value: Any) -> bool:

@@ -161,6 +161,13 @@ def test_any_text_is_a_condition_or_one_line(text: str) -> None:
     assert problem is None or "\n" not in problem
 
 
+@pytest.mark.parametrize("condition", [r"b == '\ud800'", r"b in ['x', 'a\udfff']"])
+def test_half_of_a_character_is_no_text(condition: str) -> None:
+    columns = {"b": np.array(["x", "y"], np.dtypes.StringDType())}
+    with pytest.raises(BadInput, match="has half of a character, which no text has"):
+        matching_rows(condition, columns, 2)
+
+
 FLAGS = [True, False, True, False]
 FORMS = {
     "bool": np.array(FLAGS),

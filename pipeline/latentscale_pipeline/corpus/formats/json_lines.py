@@ -253,8 +253,9 @@ def _text(value: Any) -> str:
     # True and false are spelt as columns of other formats have them.
     as_is = isinstance(value, str | bool)
     text = str(value) if as_is else json.dumps(value, ensure_ascii=False)
-    # A text that was cut may end in half of a character, which no encoding has.
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    # A text that was cut may end in half of a character, which no encoding has. It stays escaped:
+    # different ids stay different.
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _shown(value: Any) -> str:

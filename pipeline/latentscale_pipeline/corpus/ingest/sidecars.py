@@ -173,7 +173,14 @@ def _converted(name: str, block: npt.NDArray[Any], row: int, where: str) -> npt.
         found = format_whole_numbers(block, row, where)
     else:
         found = [str(value) for value in block.tolist()]
-    return np.array([beginning_of(text) for text in found] if name == "texts" else found, STRINGS)
+    kept = [beginning_of(text) for text in found] if name == "texts" else found
+    try:
+        return np.array(kept, STRINGS)
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            f"{where}: row {row + kept.index(str(error.object))} has half of a character, "
+            f"{error.object!r}; leave it out, as text.encode(errors='ignore').decode() does"
+        ) from None
 
 
 def format_whole_numbers(block: npt.NDArray[Any], row: int, where: str) -> list[str]:

@@ -182,14 +182,26 @@ def test_a_name_that_is_not_utf_8_is_refused_in_a_line(folder: Path, latentscale
     assert "caf\ufffd.npy: the file's name isn't UTF-8; rename it\n" in ended.err
 
 
-def test_half_a_character_at_the_end_of_a_text_is_replaced(
-    folder: Path, latentscale: Command
-) -> None:
-    line = '{"text": "hello \\ud83d", "emb": [0.5, 1.5]}\n'
-    Path("rows.jsonl").write_text(line * 3)
+def test_half_a_character_stays_escaped(folder: Path, latentscale: Command) -> None:
+    line = '{"id": "\\ud80%d", "text": "hello \\ud83d", "emb": [0.5, 1.5]}\n'
+    Path("rows.jsonl").write_text("".join(line % row for row in range(3)))
     ended = latentscale("ingest", "rows.jsonl", "rows.zarr")
     assert ended.code == 0, ended.err
-    assert open_corpus("rows.zarr").texts("texts") == ["hello \ufffd"] * 3
+    corpus = open_corpus("rows.zarr")
+    assert corpus.texts("texts") == [r"hello \ud83d"] * 3
+    assert corpus.texts("ids") == [r"\ud800", r"\ud801", r"\ud802"]
+
+
+@pytest.mark.parametrize("name", ["ids", "labels", "texts"])
+def test_half_a_character_in_an_array_is_refused_with_its_row(
+    name: str, folder: Path, latentscale: Command
+) -> None:
+    np.save("rows.npy", np.eye(4)[:, :3])
+    np.save("texts.npy", np.array(["a", "b", "\ud800c", "d"]))
+    ended = latentscale("ingest", "rows.npy", "rows.zarr", f"--{name}", "texts.npy")
+    assert ended.code == 2
+    assert "texts.npy: row 2 has half of a character, '\\ud800c'; leave it out" in ended.err
+    assert not Path("rows.zarr").exists()
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
