@@ -97,9 +97,8 @@ class LabelChanges:
             said.append(f"{before:,} → {counted(now, 'row')} without a label")
         if self.relabelled:
             said.append(f"{counted(self.relabelled, 'kept row')} with another label")
-        return (
-            "; ".join(said) or f"{counted(self.count, 'label')}, none changed by more than chance"
-        )
+        alike = f"{counted(self.count, 'label')}, no share changed by more than chance"
+        return "; ".join(said) or alike
 
 
 @dataclass(frozen=True)

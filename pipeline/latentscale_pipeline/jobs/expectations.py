@@ -105,7 +105,7 @@ def _explain(score: Score, facts: JobFacts) -> Score:
 def _rows_of(score: Score, facts: JobFacts) -> int | None:
     """Return of how many rows a score is; None for one of the pair, or if that isn't known."""
     if score.label is not None:
-        return facts.label_rows.get(score.label)
+        return score.rows or facts.label_rows.get(score.label)
     return None if score.of == "pair" else facts.corpora[score.of].n
 
 

@@ -171,7 +171,7 @@ def test_labels_alone_say_what_changed(tmp_path: Path) -> None:
     assert changes.lines == {"labels": "5 of 7 labels gone (c 1 row, d 1 row, e 1 row, 2 more)"}
     same = count_changes(job_on(after, "nightly"), job_on(after, "release"))
     assert same is not None
-    assert same.lines == {"labels": "2 labels, none changed by more than chance"}
+    assert same.lines == {"labels": "2 labels, no share changed by more than chance"}
 
 
 def test_labels_of_fresh_samples_change_by_chance(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_labels_of_fresh_samples_change_by_chance(tmp_path: Path) -> None:
         return changes.lines["labels"]
 
     alike = [said(seed, 1.0) for seed in range(50)]
-    assert sum(line == "12 labels, none changed by more than chance" for line in alike) >= 44
+    assert sum(line == "12 labels, no share changed by more than chance" for line in alike) >= 44
     assert "1 of 12 labels with more or fewer rows (l3 " in said(50, 0.2)
 
 

@@ -16,6 +16,7 @@ from latentscale_pipeline.measures.base import (
 from latentscale_pipeline.measures.vendi import influence
 from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
 from latentscale_pipeline.measures.vendi.labels import label_scores
+from latentscale_pipeline.measures.vendi.labels import sampling_stage_name as labels_sampling_stage
 from latentscale_pipeline.measures.vendi.labels import stage_name as labels_stage
 from latentscale_pipeline.measures.vendi.plan import (
     has_sampling_errors,
@@ -106,7 +107,8 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
                     arrays[f"vendi/{role}/{label}/{name}"] = artifact.path(stored)
         if section.labels:
             labelled = results(labels_stage(role))
-            scores += label_scores(labelled, order_names(section), role)
+            sampled = results(labels_sampling_stage(role)) if facts.errors else None
+            scores += label_scores(labelled, sampled, order_names(section), role)
             arrays[f"vendi/{role}/labels/scores"] = labelled.path("scores")
         if influence.has_influence(section, corpus.n):
             influences = results(influence.stage_name(role))

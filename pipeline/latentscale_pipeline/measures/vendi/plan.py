@@ -53,7 +53,15 @@ from latentscale_pipeline.measures.shared.random_rows import (
 )
 from latentscale_pipeline.measures.vendi import influence
 from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
-from latentscale_pipeline.measures.vendi.labels import LABEL_BYTES, join_labels, score_labels
+from latentscale_pipeline.measures.vendi.labels import (
+    LABEL_BYTES,
+    error_rows,
+    jackknife_labels,
+    join_label_errors,
+    join_labels,
+    score_labels,
+)
+from latentscale_pipeline.measures.vendi.labels import sampling_stage_name as labels_sampling_stage
 from latentscale_pipeline.measures.vendi.labels import stage_name as labels_stage
 from latentscale_pipeline.measures.vendi.lanczos import (
     PASS_DEFLATED,
@@ -155,6 +163,8 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
     ]
     if section.labels:
         stages += [_labels_stage(section, facts, role) for role in facts.corpora]
+        if facts.errors:
+            stages += [_labels_sampling_stage(section, facts, role) for role in facts.corpora]
     return [*first, *stages]
 
 
@@ -658,15 +668,13 @@ def _labels_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
             f"{role}: measures.vendi.labels is true and the corpus has no labels; ingest it with "
             "--labels, or set it to false"
         )
-    # Filled in order, two consecutive tasks together hold more than LABEL_BYTES.
-    tasks = 2 * (corpus.stored_bytes // LABEL_BYTES) + 1
     packed = 4 * corpus.d * (corpus.d + 1)
     weights = _weights(section, corpus)
     return Stage(
         name=labels_stage(role),
         work=score_labels,
         finalise=join_labels,
-        partitions=tasks,
+        partitions=_labels_tasks(corpus),
         corpora=(role,),
         parameters={
             "role": role,
@@ -688,5 +696,50 @@ def _labels_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
             elementwise_operations=2.0 * corpus.n * corpus.d,
             method="exact",
             why="second moments of all labels in one pass over the rows",
+        ),
+    )
+
+
+def _labels_tasks(corpus: CorpusFacts) -> int:
+    """Return the tasks among which labels are distributed, at most."""
+    # Filled in order, two consecutive tasks together hold more than LABEL_BYTES.
+    return 2 * (corpus.stored_bytes // LABEL_BYTES) + 1
+
+
+def _labels_sampling_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
+    """Plan the sampling errors of labels: the spectra without groups of their rows."""
+    corpus = facts.corpora[role]
+    weights, rows = _weights(section, corpus), error_rows(corpus.d)
+    # It isn't known how many labels there are; those with fewer than MIN_ROWS rows have no errors.
+    usual = math.sqrt(MIN_ROWS * rows)
+    labels, side = max(1.0, corpus.n / usual), min(usual, corpus.d)
+    return Stage(
+        name=labels_sampling_stage(role),
+        work=jackknife_labels,
+        finalise=join_label_errors,
+        partitions=_labels_tasks(corpus),
+        corpora=(role,),
+        parameters={
+            "role": role,
+            "orders": order_names(section),
+            "labels": corpus.labels,
+            "least": MIN_ROWS,
+            "most": rows,
+            "weights": weights,
+        },
+        seed=facts.seed,
+        memory_bytes=min(LABEL_BYTES, corpus.stored_bytes)
+        + 2 * corpus.shard_stored_bytes
+        + corpus.numbering_bytes
+        + (8 if weights else 0) * corpus.n
+        + 8 * (5 * min(rows, corpus.d) ** 2 + 3 * min(rows, corpus.n) * (corpus.d + 1)),
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes,
+            bytes_written=RESULT_BYTES,
+            float64_multiply_adds=2.0 * corpus.n * corpus.d * side
+            + labels * GROUPS * VALUES_ONLY * float(side) ** 3,
+            elementwise_operations=float(corpus.n) * corpus.d,
+            method="jackknife",
+            why=f"without each of {GROUPS} groups of up to {rows} rows of a label",
         ),
     )

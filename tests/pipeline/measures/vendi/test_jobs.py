@@ -77,7 +77,8 @@ def test_scores_of_a_corpus_and_of_its_labels(
     tmp_path: Path, corpus: Path, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So little memory that the labels are dealt to several tasks.
-    monkeypatch.setattr(labelled_vendi, "LABEL_BYTES", 20_000)
+    for module in (labelled_vendi, vendi):
+        monkeypatch.setattr(module, "LABEL_BYTES", 5000)
     name = "weighted" if weighted else "labelled"
     results = run(tmp_path, corpus / f"{name}.zarr", labels=True)
     rows = np.load(corpus / "rows.npy")
@@ -99,6 +100,49 @@ def test_scores_of_a_corpus_and_of_its_labels(
             continue
         expected = oracle(rows[chosen], None if weights is None else weights[chosen])
         np.testing.assert_allclose([row["value"] for row in found[name]], expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("drawn", [4096, 150])
+def test_errors_of_labels_are_the_spread_over_fresh_samples(
+    tmp_path: Path, drawn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (labelled_vendi, vendi):  # the labels of several tasks
+        monkeypatch.setattr(module, "LABEL_BYTES", 60_000)
+    monkeypatch.setattr(labelled_vendi, "ERROR_ROWS", drawn)
+    generator = np.random.default_rng(3)
+    scales, labels, each = np.linspace(1, 3, 8), 16, 400
+
+    def draw() -> np.ndarray:
+        return generator.normal(size=(each, 8)) * scales + 1
+
+    rows = np.concatenate([*(draw() for _ in range(labels)), draw()[:99], draw()[:120]])
+    names = np.repeat([f"l{i:02}" for i in range(labels + 2)], [each] * labels + [99, 120])
+    shuffled = generator.permutation(len(rows))
+    weights = np.where(names == "l17", 0.0, 1.0)
+    weights[np.flatnonzero(names == "l17")[0]] = 2.0
+    np.save(tmp_path / "rows.npy", rows[shuffled])
+    np.save(tmp_path / "labels.npy", names[shuffled])
+    np.save(tmp_path / "weights.npy", weights[shuffled])
+    beside = {name: str(tmp_path / f"{name}.npy") for name in ("labels", "weights")}
+    ingest([str(tmp_path / "rows.npy")], str(tmp_path / "c.zarr"), shard_bytes=40_000, **beside)
+    found = run(tmp_path, tmp_path / "c.zarr", labels=True, orders="[0.5, 1, 2, inf]")
+    errors = np.array(
+        [
+            [row["sampling_error"] for row in found["scores"] if row.get("label") == f"l{i:02}"]
+            for i in range(labels)
+        ]
+    )
+    spread = np.std([oracle(draw(), None)[2:] for _ in range(300)], axis=0)
+    np.testing.assert_allclose(np.sqrt((errors**2).mean(axis=0)), spread * 1.07, rtol=0.2)
+    reasons = {
+        row["label"]: row["sampling_error_reason"]
+        for row in found["scores"]
+        if "sampling_error_reason" in row and row.get("label")
+    }
+    assert reasons == {
+        "l16": "it needs 100 rows or more",
+        "l17": "all weights are 0 but in one of 20 groups of rows",
+    }
 
 
 def test_truncated_scores_stand_beside_the_others(tmp_path: Path, corpus: Path) -> None:
