@@ -196,7 +196,7 @@ def _jackknife(
             kept = np.bincount(groups[division != index], minlength=len(own)) > 0
             lost = own & ~kept
             left.append(2.0 * whole.lowered(lost & ~other) - alone.lowered(lost))
-        errors.append(float(jackknife_error(np.array(left))))
+        errors.append(float(jackknife_error(np.array(left), len(groups))))
     return errors
 
 

@@ -6,8 +6,12 @@ the score over fresh samples,
 
 .. math:: s^2 = \frac{G - 1}{G} \sum_g \bigl(\theta_{(g)} - \bar\theta\bigr)^2 ,
 
-with G - 1 degrees of freedom. It suits scores that change smoothly with the rows. Counts of
-neighbours and extremes are not such scores.
+with G - 1 degrees of freedom. Groups that differ by one row would add the growth of the score from
+row to row, which can be many times its error. So rows that don't fill the groups are never left
+out, and the factor is (n / g - 1) / G, with g rows in a group and n in all.
+
+It suits scores that change smoothly with the rows. Counts of neighbours and extremes are not such
+scores.
 """
 
 from __future__ import annotations
@@ -29,14 +33,16 @@ GROUPS = 20
 
 
 def draw_groups(n: int, generator: np.random.Generator, groups: int = GROUPS) -> NDArray[np.intp]:
-    """Assign ``n`` rows to groups at random; sizes differ by one row at most.
+    """Assign ``n`` rows to groups of equal size at random.
 
     Returns
     -------
     ndarray of intp, shape (n,)
-        The group of each row, from 0 to ``min(groups, n) - 1``.
+        The group of each row, from 0 to ``min(groups, n) - 1``; -1 for rows that don't fill them.
     """
-    return np.asarray(generator.permutation(np.arange(n, dtype=np.intp) % groups))
+    numbers = np.arange(n, dtype=np.intp)
+    filled = n - n % groups if n > groups else n
+    return np.asarray(generator.permutation(np.where(numbers < filled, numbers % groups, -1)))
 
 
 def leave_each_out(
@@ -65,13 +71,15 @@ def leave_each_out(
         yield from leave_each_out(kept, merge, merge([*outside, *others]))
 
 
-def jackknife_error(left_out: Float64Array) -> Float64Array:
+def jackknife_error(left_out: Float64Array, rows: int | None = None) -> Float64Array:
     """Return the sampling errors of scores, from their values without each group.
 
     Parameters
     ----------
     left_out : ndarray of float64, shape (G, ...)
         The scores without group ``g``, ``G >= 2``.
+    rows : int, optional
+        Number of rows that :func:`draw_groups` divided; by default, as many as fill the groups.
 
     Returns
     -------
@@ -80,4 +88,5 @@ def jackknife_error(left_out: Float64Array) -> Float64Array:
         times one equals Student's interval.
     """
     groups = len(left_out)
-    return np.asarray(allowance_for_few(groups - 1) * math.sqrt(groups - 1) * left_out.std(axis=0))
+    parts = groups if rows is None else rows / (rows // groups)
+    return np.asarray(allowance_for_few(groups - 1) * math.sqrt(parts - 1) * left_out.std(axis=0))

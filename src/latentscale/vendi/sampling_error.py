@@ -49,7 +49,7 @@ def cosine_sampling_errors(
     Parameters
     ----------
     vectors : array_like, shape (n, d)
-        Finite rows, none of them zero; at least two for every group.
+        Finite rows, none of them zero; at least two with a weight for every group.
     orders : sequence of float
         Orders q in [0, inf].
     generator : numpy.random.Generator
@@ -71,7 +71,7 @@ def cosine_sampling_errors(
     Raises
     ------
     ValueError
-        If there are fewer than two rows for a group, or nothing has a weight without some group.
+        If fewer than two rows for every group have a weight.
 
     Notes
     -----
@@ -100,7 +100,7 @@ def cosine_sampling_errors(
                 left = moment(~chosen)
             yield moment_spectrum(left, int((~chosen).sum()))
 
-    return _jackknifed(spectra(), orders, kept)
+    return _jackknifed(spectra(), orders, kept, _counted(len(rows), masses))
 
 
 def kernel_sampling_errors(
@@ -128,26 +128,35 @@ def kernel_sampling_errors(
         )
         for rows in left
     )
-    return _jackknifed(spectra, orders, kept)
+    return _jackknifed(spectra, orders, kept, _counted(len(points), masses))
 
 
 def _draw_groups(
     n: int, generator: np.random.Generator, groups: int, masses: Float64Array | None
 ) -> NDArray[np.intp]:
-    if n < 2 * groups:
-        raise ValueError(f"{groups} groups need at least {2 * groups} rows, got {n}")
-    group = draw_groups(n, generator, groups)
-    if masses is not None and len(np.unique(group[masses > 0])) < 2:
-        raise ValueError(f"all weights are 0 but in one of {groups} groups of rows")
+    counted = _counted(n, masses)
+    if counted < 2 * groups:
+        which = "" if masses is None else " with a weight"
+        raise ValueError(f"{groups} groups need at least {2 * groups} rows{which}, got {counted}")
+    drawn = draw_groups(counted, generator, groups)
+    if masses is None:
+        return drawn
+    group = np.full(n, -1, dtype=np.intp)
+    group[masses > 0] = drawn
     return group
 
 
+def _counted(n: int, masses: Float64Array | None) -> int:
+    """Return the number of rows that have a weight."""
+    return n if masses is None else int(np.count_nonzero(masses))
+
+
 def _jackknifed(
-    spectra: Iterator[Spectrum], orders: Sequence[float], kept: int | None
+    spectra: Iterator[Spectrum], orders: Sequence[float], kept: int | None, rows: int
 ) -> Float64Array:
     scores = []
     for whole in spectra:
         scored = [whole] if kept is None else [whole, truncated_spectrum(whole, kept)]
         scores.append([[vendi_score(each, order).value for order in orders] for each in scored])
-    errors = jackknife_error(np.array(scores))
+    errors = jackknife_error(np.array(scores), rows)
     return errors[0] if kept is None else errors

@@ -87,7 +87,7 @@ def test_the_jackknife_is_that_of_leaving_out_rows() -> None:
     for rows, other in ((first, second), (second, first)):
         group = draw_groups(len(rows), generator)
         left = [dense(rows[group != g], other, "euclidean", 0.5) for g in range(20)]
-        variance += float(jackknife_error(np.array(left))) ** 2
+        variance += float(jackknife_error(np.array(left), len(rows))) ** 2
     assert found.sampling_error == pytest.approx(variance**0.5, rel=1e-6)
 
 

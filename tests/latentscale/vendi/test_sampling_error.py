@@ -19,15 +19,17 @@ FEW = 2.776445 / 1.959964  # Student's quantile of 4 degrees of freedom over the
 
 
 def brute_force(rows, kernel, bandwidth, weights, seed):
-    """Score the rows without each of five groups, by dense algebra."""
-    group = draw_groups(len(rows), np.random.default_rng(seed), 5)
+    """Score the rows without each of five equal groups, by dense algebra."""
+    n = len(rows)
+    group = draw_groups(n, np.random.default_rng(seed), 5)
     scores = []
     for left_out in range(5):
         kept = group != left_out
         matrix = kernel_matrix(rows[kept], kernel, bandwidth)
         masses = weights[kept] / weights[kept].sum()
         scores.append([dense_score(matrix, masses, order) for order in ORDERS])
-    return FEW * np.sqrt(0.8 * ((scores - np.mean(scores, axis=0)) ** 2).sum(axis=0))
+    left = n - n // 5
+    return FEW * np.sqrt(left / (n - n % 5) * ((scores - np.mean(scores, axis=0)) ** 2).sum(axis=0))
 
 
 @pytest.mark.parametrize("d", [4, 60])
@@ -68,12 +70,42 @@ def test_a_row_with_nearly_all_weight_against_brute_force(heaviest: float) -> No
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_weight_in_one_group_alone_is_refused() -> None:
+def test_rows_without_a_weight_count_for_nothing() -> None:
+    rng = np.random.default_rng(6)
+    rows, weights = rng.normal(size=(300, 150)), rng.uniform(1, 2, 300)
+    weights[rng.permutation(300)[:187]] = 0.0
+    found = cosine_sampling_errors(rows, ORDERS, np.random.default_rng(1), weights)
+    counted = weights > 0
+    alone = cosine_sampling_errors(
+        rows[counted], ORDERS, np.random.default_rng(1), weights[counted]
+    )
+    np.testing.assert_allclose(found, alone, rtol=1e-6)
+
+
+def test_fewer_rows_with_a_weight_than_groups_need_are_refused() -> None:
     weights = np.zeros(60)
     weights[17] = 1.0
     for rows in (np.eye(60)[:, :9] + 1.0, np.eye(60)):
-        with pytest.raises(ValueError, match="all weights are 0 but in one of 20 groups of rows"):
+        with pytest.raises(ValueError, match="at least 40 rows with a weight, got 1"):
             cosine_sampling_errors(rows, ORDERS, np.random.default_rng(0), weights)
+
+
+@pytest.mark.parametrize("n", [100, 110, 139])
+def test_errors_where_rows_do_not_fill_the_groups(n: int) -> None:
+    rng = np.random.default_rng(n)
+    scales = np.arange(1, 257) ** -0.5
+    orders = [0.1, 1.0]
+
+    def draw() -> np.ndarray:
+        return rng.normal(size=(n, 256)) * scales
+
+    def score(rows: np.ndarray) -> list[float]:
+        matrix = kernel_matrix(rows, "cosine", None)
+        return [dense_score(matrix, np.full(n, 1 / n), order) for order in orders]
+
+    errors = [cosine_sampling_errors(draw(), orders, rng) for _ in range(8)]
+    spread = np.std([score(draw()) for _ in range(60)], axis=0)
+    np.testing.assert_allclose(np.sqrt(np.mean(np.square(errors), axis=0)), spread, rtol=0.4)
 
 
 def test_too_few_rows_are_refused() -> None:

@@ -253,8 +253,8 @@ def _text(value: Any) -> str:
     # True and false are spelt as columns of other formats have them.
     as_is = isinstance(value, str | bool)
     text = str(value) if as_is else json.dumps(value, ensure_ascii=False)
-    # A text that was cut may end in half of a character, which no encoding has. It stays escaped:
-    # different ids stay different.
+    # A text that was cut may end in half of a character, which no encoding has. It stays escaped,
+    # so that ids that differ in it stay different.
     return text.encode(errors="backslashreplace").decode()
 
 

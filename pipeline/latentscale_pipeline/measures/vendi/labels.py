@@ -116,8 +116,12 @@ def jackknife_labels(inputs: Inputs) -> Output:
     p, generator = inputs.parameters, inputs.generator()
     corpus = inputs.corpora[p["role"]]
     names, codes = number_labels(corpus)
-    counts = np.bincount(codes, minlength=len(names))
-    drawn = np.where(counts < p["least"], 0, np.minimum(counts, p["most"]))
+    enough = np.bincount(codes, minlength=len(names)) >= p["least"]
+    weights = corpus.weights() if p["weights"] else None
+    if weights is not None:
+        codes = np.where(weights > 0, codes, -1)
+    counts = np.bincount(codes[codes >= 0], minlength=len(names))
+    drawn = np.where(enough, np.minimum(counts, p["most"]), 0)
     mine = (_deal((drawn * corpus.d * corpus.dtype.itemsize).tolist()) == inputs.index) & (
         drawn > 0
     )
@@ -125,7 +129,6 @@ def jackknife_labels(inputs: Inputs) -> Output:
         return Output(values={"labels": [], "reasons": {}})
     rows = _draw_rows(codes, np.where(mine, drawn, 0), generator)
     vectors = corpus.read_index(rows)
-    weights = corpus.weights() if p["weights"] else None
     orders = [float(order) for order in p["orders"]]
     held = _rows_by_label(codes[rows], len(names))
     errors, reasons = [], {}
@@ -157,9 +160,9 @@ def _draw_rows(
 
 
 def _rows_by_label(codes: Int32Array, labels: int) -> list[NDArray[np.intp]]:
-    """Return the places of every label's rows."""
+    """Return the places of every label's rows; those with a negative number aren't returned."""
     order = np.argsort(codes, kind="stable")
-    return np.split(order, np.searchsorted(codes[order], np.arange(1, labels)))
+    return np.split(order, np.searchsorted(codes[order], np.arange(labels)))[1:]
 
 
 def join_label_errors(inputs: Inputs) -> Output:

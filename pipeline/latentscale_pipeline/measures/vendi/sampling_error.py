@@ -44,15 +44,15 @@ def jackknife_moments(inputs: Inputs) -> Output:
     rows = _rows(inputs, corpus, generator)
     vectors = gather_rows(inputs, corpus, rows)
     weights = corpus.weights() if inputs.parameters["weights"] else None
-    if weights is not None:
-        weights = weights[rows]
+    counted = corpus.n if weights is None else np.count_nonzero(weights)
+    drawn = None if weights is None else weights[rows]
     try:
         errors = cosine_sampling_errors(
-            vectors, _orders(inputs), generator, weights, kept=_kept(inputs)
+            vectors, _orders(inputs), generator, drawn, kept=_kept(inputs)
         )
     except ValueError as problem:
         return Output(values={"reason": str(problem)})
-    return _errors_output(inputs, errors * math.sqrt(len(rows) / corpus.n))
+    return _errors_output(inputs, errors * math.sqrt(len(rows) / counted))
 
 
 @under_kernel
@@ -106,8 +106,13 @@ def leave_out_rows(inputs: Inputs, similarity: Similarity) -> Output:
 
 
 def _rows(inputs: Inputs, corpus: Corpus, generator: np.random.Generator) -> Int64Array:
-    rows = inputs.parameters["rows"]
-    return np.sort(generator.choice(corpus.n, min(rows, corpus.n), replace=False))
+    """Draw rows that have a weight, or any if none has."""
+    most = inputs.parameters["rows"]
+    weights = corpus.weights() if inputs.parameters["weights"] else None
+    if weights is None or not weights.any():
+        return np.sort(generator.choice(corpus.n, min(most, corpus.n), replace=False))
+    counted = np.flatnonzero(weights)
+    return np.sort(generator.choice(counted, min(most, len(counted)), replace=False))
 
 
 def _orders(inputs: Inputs) -> Sequence[float]:

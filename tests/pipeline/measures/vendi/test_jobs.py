@@ -141,7 +141,7 @@ def test_errors_of_labels_are_the_spread_over_fresh_samples(
     }
     assert reasons == {
         "l16": "it needs 100 rows or more",
-        "l17": "all weights are 0 but in one of 20 groups of rows",
+        "l17": "20 groups need at least 40 rows with a weight, got 1",
     }
 
 
@@ -199,7 +199,7 @@ def test_weight_in_one_row_alone_says_why_there_is_no_sampling_error(
     found = [s for s in run(tmp_path, Path(alone))["scores"] if s["measure"] == "vendi"]
     assert [s["value"] for s in found] == pytest.approx([1.0] * len(ORDERS))
     assert {s["sampling_error_reason"] for s in found} == {
-        "all weights are 0 but in one of 20 groups of rows"
+        "20 groups need at least 40 rows with a weight, got 1"
     }
 
 
