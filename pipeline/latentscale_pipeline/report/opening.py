@@ -116,7 +116,9 @@ def _rows_said(results: Results, rows: Sequence[Strip]) -> str:
             if measure.report.group == ROWS
         ]
         why = next(filter(None, reasons), None)
-        return f"Not known: {printable(why)}." if why else "No measure of this job looks at rows."
+        if why:
+            return f"Not known: {printable(why)}."
+        return "No measure of this job counts unusual rows."
     if not any(strip.expected for strip in rows):
         return "Nothing says what is usual."
     unusual = sum(strip.differs for strip in rows)
@@ -164,7 +166,7 @@ def _reach(count: int) -> float:
 
 def _look_said(results: Results, *, found: bool) -> str:
     if results.rows is None:
-        return "The results name no rows."
+        return "No measure of this job says which rows stand out."
     if not found:
         return "No row stands out."
     labels = "".join(f" {line[0].upper()}{line[1:]}." for line in format_labels(results))

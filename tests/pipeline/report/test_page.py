@@ -130,9 +130,9 @@ def test_the_opening_answers_three_questions(page: Page) -> None:
         text.index(words)
         for words in (
             "Not compared The job was measured by an earlier version, which gave no verdict.",
-            "Is the corpus fine? No measure of this job looks at rows.",
+            "Is the corpus fine? No measure of this job counts unusual rows.",
             "How diverse is it? Scores of the corpus, and of corpus and reference together, with",
-            "What should I look at? The results name no rows.",
+            "What should I look at? No measure of this job says which rows stand out.",
         )
     ]
     assert order == sorted(order)

@@ -162,7 +162,7 @@ def test_a_comparison_says_what_changed_most() -> None:
     opening = report.opening
     assert opening is not None
     assert (opening.heading, opening.kind) == ("Cannot tell", "cannot_tell")
-    assert opening.look_said == "The results name no rows."
+    assert opening.look_said == "No measure of this job says which rows stand out."
     (part, _) = report.sections
     assert part.scores is not None
     assert part.scores.rows[0][4:] == ("−1.00", "−33.3 %", "significant, worse")

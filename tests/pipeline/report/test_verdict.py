@@ -169,8 +169,8 @@ def test_ranges_have_the_digits_of_their_width(
 
 
 def test_p_has_few_digits() -> None:
-    assert [format_p(p) for p in (1.0, 0.07, 0.0431, 0.0042, 0.00009)] == [
-        *("1.00", "0.07", "0.04", "0.004", "<0.001"),
+    assert [format_p(p) for p in (1.0, 0.07, 0.0534, 0.0431, 0.0042, 0.00009)] == [
+        *("1.00", "0.07", "0.053", "0.04", "0.004", "<0.001"),
     ]
 
 

@@ -62,6 +62,9 @@ LEFT_OUT = {
 NOT_JUDGED = "Rows near others were left out before, so the verdict isn't about all shares of rows"
 """What the verdict says then, before it names them."""
 
+FAR = 0.95
+"""Share of the rows of both corpora that lie far from the other one where they share no region."""
+
 LEAKS = ("exact leaks", "leaks")
 """Scores of rows that are also in the reference."""
 
@@ -92,6 +95,7 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
     ]
     if unjudged:
         remark = _join(remark, f"{NOT_JUDGED}: not {'; '.join(unjudged)}.")
+    remark = _join(_lie_apart(scores, facts), remark)
     return Findings(
         _part(section, facts, counts, search, results),
         scores,
@@ -117,6 +121,19 @@ def _copies_of_reference(counted: Mapping[Role, Any], facts: JobFacts) -> str | 
         f"{copies:,} of the reference's {rows:,} rows repeat an earlier one. What is expected by "
         "chance holds if its source repeats rows in this way by chance; if they were copied, "
         "compare without copies."
+    )
+
+
+def _lie_apart(scores: Sequence[Score], facts: JobFacts) -> str | None:
+    """Ask whether one model made both corpora, where nearly all rows are far from the other one."""
+    shares = [each.value for each in scores if each.score in ("outliers", "not covered")]
+    if not shares or not all(share is not None and share >= FAR for share in shares):
+        return None
+    rest = "" if facts.pair else ", or add --pair ids where the items are the same"
+    return (
+        "Nearly all rows of each corpus lie far from the other one. If two models made them, "
+        "distances between the two mean nothing: measure each in a job without a reference and "
+        f"run latentscale compare NEW OLD{rest}."
     )
 
 

@@ -36,8 +36,9 @@ SCORES = define_scores(
             error_method="counts",
         ),
         "covered": ScoreDefinition(
-            "Covered rows",
-            "Share of the rows that may go, because a row that stays is nearly the same.",
+            "Redundant rows",
+            "Share of the rows that may go, because a row that stays is nearly the same and covers "
+            "them.",
             unit=SHARE_OF_ROWS,
             better="low",
             least=0.0,

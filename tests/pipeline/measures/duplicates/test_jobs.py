@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,13 +40,14 @@ def test_duplicates_are_counted_in_groups_of_hashes(
     assert run_here(config).results.document()["corpora"]["corpus"]["duplicates"] == expected
 
 
-def also_said(folder: Path, **corpora: np.ndarray) -> str:
+def also_said(folder: Path, settings: dict[str, Any] | None = None, **corpora: np.ndarray) -> str:
     """Return what the verdict of a job on a corpus and its reference says beside the evidence."""
     fields = {
         "name": "remarks",
         "output": str(folder / "jobs"),
         "measures": {"vendi": {"kernels": ["cosine"], "orders": [1]}},
         "cluster": {"kind": "serial"},
+        **(settings or {}),
     }
     for role, rows in corpora.items():
         np.save(folder / f"{role}.npy", rows.astype("f4"))
@@ -86,3 +88,19 @@ def test_the_verdict_says_that_the_reference_has_many_copies(tmp_path: Path, cop
         "copies."
     )
     assert (said in also) == (copies == 2)
+
+
+@pytest.mark.parametrize("pair", [None, "rows"])
+def test_the_verdict_asks_whether_one_model_made_corpora_that_lie_apart(
+    tmp_path: Path, pair: str | None
+) -> None:
+    generator = np.random.default_rng(0)
+    rows = np.abs(generator.normal(size=(400, 24)))
+    settings: dict[str, Any] = {"measures": {"duplicates": {}}}
+    settings |= {"pair": pair} if pair else {}
+    said = also_said(tmp_path, settings, corpus=rows, reference=-rows)
+    assert "Nearly all rows of each corpus lie far from the other one. If two models" in said
+    assert ("or add --pair ids" in said) == (pair is None)
+    alike = tmp_path / "alike"
+    alike.mkdir()
+    assert "lie far" not in also_said(alike, settings, corpus=rows[:200], reference=rows[200:])
