@@ -89,7 +89,7 @@ def expect_scores(
             expected=score.expected,
             expected_reason=score.expected_reason or "",
             p=p.get(place),
-            errors_add_up=place in p
+            errors_add_up=place in p and _has_alike_rows(each, job, baseline)
             if place in of_labels
             else _errors_add_up(score, job, baseline),
         )
@@ -116,8 +116,8 @@ def _of_label_rows(
 ) -> ExpectedScore | str | None:
     """Say where a score of a label's rows is expected, or why that isn't known.
 
-    Labels have no samples of one size, so they need as many rows in both jobs. None if these
-    numbers aren't known.
+    Labels have no samples of one size, so they need as many rows in both jobs, unless it is known
+    how the score may grow with them. None if these numbers aren't known.
     """
     scores = (job, compared.job), (baseline, compared.baseline)
     ours, theirs = (each.rows_of(score) if score else None for each, score in scores)
@@ -125,13 +125,26 @@ def _of_label_rows(
         return None
     if compared.mismatches:
         return str(compared.mismatches[0])
-    if abs(ours - theirs) > ROWS_TOLERANCE * theirs:
+    alike = _has_alike_rows(compared, job, baseline)
+    definition = report_of(compared.score.measure).scores.get(compared.score.score)
+    if not alike and not (definition and definition.grows_with_rows):
         return f"its label has {ours:,} rows here and {theirs:,} in the baseline"
-    expected = _expect_of_all_rows(compared.job, compared.baseline)
+    expected = _expect_of_all_rows(
+        compared.job, compared.baseline, growth=1.0 if alike else ours / theirs
+    )
     if expected is not None:
         return ExpectedScore(min(ours, theirs), expected)
     reasons = (score.sampling_error_reason for _, score in scores if score)
     return next(filter(None, reasons), ERROR_UNKNOWN)
+
+
+def _has_alike_rows(compared: ComparedScore, job: FinishedJob, baseline: FinishedJob) -> bool:
+    """Return whether a score of a label is known to be of about as many rows in both jobs."""
+    scores = (job, compared.job), (baseline, compared.baseline)
+    ours, theirs = (each.rows_of(score) if score else None for each, score in scores)
+    if ours is None or theirs is None:
+        return False
+    return abs(ours - theirs) <= ROWS_TOLERANCE * theirs
 
 
 def _errors_add_up(score: Score, job: FinishedJob, baseline: FinishedJob) -> bool:
@@ -257,8 +270,14 @@ def _expected(
     return ExpectedScore(common, expect_like(_mean(ours[common]), _mean(theirs[common])))
 
 
-def _expect_of_all_rows(job: Score | None, baseline: Score | None) -> Expectation | None:
-    """Expect the score of all rows; None where a sampling error isn't known well enough."""
+def _expect_of_all_rows(
+    job: Score | None, baseline: Score | None, *, growth: float = 1.0
+) -> Expectation | None:
+    """Expect the score of all rows; None where a sampling error isn't known well enough.
+
+    The score of the baseline may have grown by up to a factor, or shrunk if it is below 1. Of what
+    it may be then, the nearest to the score of the job is expected.
+    """
     means, variance, squares = [], 0.0, 0.0
     for score in (job, baseline):
         freedom = freedom_of_error(score) if score is not None else 0
@@ -269,8 +288,16 @@ def _expect_of_all_rows(job: Score | None, baseline: Score | None) -> Expectatio
         squares += score.sampling_error**4 / freedom
     # Of the sum of both variances (Welch, Biometrika 1947).
     freedom = int(variance**2 / squares + 1e-9)
-    found, usual = (SampleMean(mean, variance / 2.0, 1.0, freedom) for mean in means)
-    return expect_like(found, usual)
+    own, usual = means
+    least, most = (usual * factor for factor in sorted((1.0, growth)))
+    nearest = min(max(own, least), most) if growth != 1.0 else usual
+    found, like = (SampleMean(mean, variance / 2.0, 1.0, freedom) for mean in (own, nearest))
+    expected = expect_like(found, like)
+    return replace(
+        expected,
+        lower=expected.lower + least - nearest,
+        upper=expected.upper + most - nearest,
+    )
 
 
 def _by_rows(score: Score | None) -> dict[int, SampledScore]:

@@ -34,6 +34,8 @@ class ScoreDefinition(Definition):
         Its limits, if it has some.
     size_dependent : bool
         Whether it depends on the number of rows.
+    grows_with_rows : bool
+        Whether it is expected to grow with the number of rows, and at most in proportion to it.
     averages_rows : bool
         Whether it is an average over rows, so that samples of fewer rows tell its sampling error.
     relation : {"", "distance", "similarity"}
@@ -61,6 +63,7 @@ class ScoreDefinition(Definition):
     least: float | None = None
     most: float | None = None
     size_dependent: bool = True
+    grows_with_rows: bool = False
     averages_rows: bool = False
     relation: Literal["", "distance", "similarity"] = ""
     exchanged: str = ""

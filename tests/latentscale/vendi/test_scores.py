@@ -630,3 +630,25 @@ def test_a_tiny_bandwidth_leaves_every_row_alone(bandwidth: float) -> None:
 def test_very_large_orders_are_like_infinity(order):
     shares = np.full(100, 0.01)
     assert hill_number(shares, order) == pytest.approx(100.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("rows", [60, 150])
+@pytest.mark.parametrize("kind", ["isotropic", "decaying", "a rare kind"])
+def test_scores_grow_at_most_in_proportion_to_the_rows(kind: str, rows: int) -> None:
+    """Comparisons of labels with more rows than before rest on it."""
+    rng = np.random.default_rng(rows)
+
+    def draw(n: int) -> np.ndarray:
+        found = rng.normal(size=(n, 100))
+        if kind == "decaying":
+            return found * np.arange(1, 101) ** -0.7
+        usual = rng.random((n, 1)) < 0.9
+        return np.where(usual, 0.05 * found + 1.0, found) if kind == "a rare kind" else found
+
+    def mean_logs(n: int) -> np.ndarray:
+        spectra = (moment_spectrum(second_moment(draw(n)), n) for _ in range(40))
+        return np.mean([[np.log(vendi_score(s, q).value) for q in ORDERS] for s in spectra], axis=0)
+
+    slopes = (mean_logs(2 * rows) - mean_logs(rows)) / np.log(2.0)
+    assert slopes.max() <= 1.0 + 1e-9
+    assert slopes.min() >= -0.05

@@ -91,6 +91,26 @@ def test_rows_of_the_label_decide_and_not_those_of_the_corpus(run: Run) -> None:
     assert outcome(larger, **COSINE, label="A", max_drop=0.9)[0] == "passed"
 
 
+def test_a_vendi_score_of_a_tenth_more_rows_is_judged_with_what_they_may_add(run: Run) -> None:
+    usual = run("usual", 1)
+    more = compare(run("more", 5, a=128), usual)
+    score = of_label(more, "A", **COSINE)
+    assert not score.mismatches
+    expected = score.expected
+    value = score.baseline.value
+    width = (expected.upper - expected.lower) - value * (128 / 120 - 1)
+    assert expected.lower == pytest.approx(value - width / 2)
+    assert expected.upper == pytest.approx(value * 128 / 120 + width / 2)
+    assert score.p > 0.05
+    # The wider rows are another kind: far more than seven in a hundred rows can add.
+    narrow = compare(run("swapped-more", 6, a=150, b=128, swapped=True), usual)
+    assert of_label(narrow, "A", **COSINE).significant
+    # Nothing is known of how other scores grow.
+    other = of_label(more, "A", measure="duplicates", score="near-duplicates")
+    assert other.p is None
+    assert other.expected_reason == "its label has 128 rows here and 120 in the baseline"
+
+
 def test_a_change_of_a_label_fails_its_gate_and_is_named(run: Run) -> None:
     swapped = compare(run("swapped", 4, a=150, b=120, swapped=True), run("usual", 1))
     score = of_label(swapped, "A", **COSINE)

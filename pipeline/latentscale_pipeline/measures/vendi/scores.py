@@ -12,6 +12,7 @@ SCORES = define_scores(
             unit="effective items",
             better="high",
             least=1.0,
+            grows_with_rows=True,
             error_method="jackknife",
             error_freedom=19,
         ),
