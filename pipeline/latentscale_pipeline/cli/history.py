@@ -159,6 +159,8 @@ def _judged(job: str, reason: str, undo: bool) -> tuple[str, str | None]:
     """Return the id of a job by its id or folder, and the reason; None to take a judgement back."""
     if undo and reason:
         raise click.UsageError("--undo takes no --reason")
+    if reason == "WHY":
+        raise click.UsageError("--reason WHY: write the reason in place of WHY")
     return job.rstrip("/").rpartition("/")[2], None if undo else reason
 
 

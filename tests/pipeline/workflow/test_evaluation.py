@@ -181,6 +181,9 @@ def test_what_chance_does_not_explain_fails_without_a_reference(
     repeated = night(latentscale, 3)
     assert repeated.out == third.out, "an evaluation says again what it said"
     assert "was evaluated before, on 20" in repeated.err
+    pasted = latentscale(*wanted.split()[1:])
+    assert pasted.code == 2
+    assert "write the reason in place of WHY" in pasted.err
     assert latentscale(*wanted.split()[1:-1], "a new line").code == 0
     again = night(latentscale, 3)
     assert again.code == 0, again.err
