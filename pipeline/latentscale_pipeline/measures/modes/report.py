@@ -36,8 +36,8 @@ class ModesReport(MeasureReport):
     def tables(self, found: ModesResults) -> list[Table]:
         """Return the modes of both kinds, with rows that stand for them."""
         kinds = (
-            ("More frequent in the corpus, with its rows", found.novel),
-            ("More frequent in the reference, with its rows", found.missing),
+            ("More frequent in the corpus: mean squared cosines, with its rows", found.novel),
+            ("More frequent in the reference: mean squared cosines, with its rows", found.missing),
         )
         return [
             table_of(
@@ -62,7 +62,8 @@ class ModesReport(MeasureReport):
             (
                 "Where its score has an expected range, the first mode counts if the score is "
                 "outside of it; rows near it show which kind of rows it is. Later modes are "
-                "usually chance."
+                "usually chance. Mean squared cosines aren't shares of rows: those of other kinds "
+                "add some, so a kind that is gone has one above 0, too."
             )
         ]
 
