@@ -86,6 +86,9 @@ class ComparedScore:
         Whether the sampling errors of both tell that of their difference. Those of an average over
         rows don't where the numbers of rows differ: neighbours of many are nearer. Nor do those of
         a label there.
+    growth : float
+        Factor by which the baseline's score may have changed, at most, because its label has
+        another number of rows; the bracket of the difference has room for it.
     """
 
     job: Score | None
@@ -96,6 +99,7 @@ class ComparedScore:
     expected_reason: str = ""
     p: float | None = None
     errors_add_up: bool = True
+    growth: float = 1.0
 
     @property
     def score(self) -> Score:
@@ -253,7 +257,10 @@ class ComparedScore:
     def _numbers(self) -> tuple[Numbers, Numbers] | None:
         ours = self.job.numbers if self.job else None
         theirs = self.baseline.numbers if self.baseline else None
-        return (ours, theirs) if ours and theirs and not self.left_out else None
+        if not ours or not theirs or self.left_out:
+            return None
+        value, lower, upper = theirs
+        return ours, (value, lower * min(self.growth, 1.0), upper * max(self.growth, 1.0))
 
 
 def _finite(number: float) -> float | None:

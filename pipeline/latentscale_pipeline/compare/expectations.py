@@ -89,7 +89,8 @@ def expect_scores(
             expected=score.expected,
             expected_reason=score.expected_reason or "",
             p=p.get(place),
-            errors_add_up=place in p and _has_alike_rows(each, job, baseline)
+            growth=_growth(each, job, baseline) if place in of_labels else 1.0,
+            errors_add_up=place in p
             if place in of_labels
             else _errors_add_up(score, job, baseline),
         )
@@ -125,26 +126,26 @@ def _of_label_rows(
         return None
     if compared.mismatches:
         return str(compared.mismatches[0])
-    alike = _has_alike_rows(compared, job, baseline)
-    definition = report_of(compared.score.measure).scores.get(compared.score.score)
-    if not alike and not (definition and definition.grows_with_rows):
+    if not _grows(compared.score) and abs(ours - theirs) > ROWS_TOLERANCE * theirs:
         return f"its label has {ours:,} rows here and {theirs:,} in the baseline"
-    expected = _expect_of_all_rows(
-        compared.job, compared.baseline, growth=1.0 if alike else ours / theirs
-    )
+    growth = _growth(compared, job, baseline)
+    expected = _expect_of_all_rows(compared.job, compared.baseline, growth=growth)
     if expected is not None:
         return ExpectedScore(min(ours, theirs), expected)
     reasons = (score.sampling_error_reason for _, score in scores if score)
     return next(filter(None, reasons), ERROR_UNKNOWN)
 
 
-def _has_alike_rows(compared: ComparedScore, job: FinishedJob, baseline: FinishedJob) -> bool:
-    """Return whether a score of a label is known to be of about as many rows in both jobs."""
+def _grows(score: Score) -> bool:
+    definition = report_of(score.measure).scores.get(score.score)
+    return definition is not None and definition.grows_with_rows
+
+
+def _growth(compared: ComparedScore, job: FinishedJob, baseline: FinishedJob) -> float:
+    """Return the factor by which a score of a label may grow with its rows; 1 if it doesn't."""
     scores = (job, compared.job), (baseline, compared.baseline)
     ours, theirs = (each.rows_of(score) if score else None for each, score in scores)
-    if ours is None or theirs is None:
-        return False
-    return abs(ours - theirs) <= ROWS_TOLERANCE * theirs
+    return ours / theirs if ours and theirs and _grows(compared.score) else 1.0
 
 
 def _errors_add_up(score: Score, job: FinishedJob, baseline: FinishedJob) -> bool:

@@ -322,7 +322,7 @@ def judge(
     if not compares:
         return NO_REFERENCE
     if paired:
-        return _with_remarks(PAIRED, remarks)
+        return PAIRED
     return _with_remarks(_judge(scores), remarks)
 
 

@@ -129,11 +129,13 @@ def _format_rows(expected: ExpectedRange) -> tuple[str, str]:
 def format_p(p: float) -> str:
     """Return a p-value with two decimals, three if it is small, never below ``<0.001``.
 
-    One above 0.05 isn't rounded to it, since the verdict takes these for different.
+    One above 0.05 is rounded up, since the verdict takes 0.05 for a difference.
     """
     if p < 0.001:
         return "<0.001"
-    return f"{p:.3f}" if p < 0.01 or 0.05 < p < 0.055 else f"{p:.2f}"
+    if 0.05 < p < 0.055:
+        return f"{max(p, 0.051):.3f}"
+    return f"{p:.3f}" if p < 0.01 else f"{p:.2f}"
 
 
 def bracket_kind(score: Score) -> str:

@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         if name in known:
             return known[name]
         generator = np.random.default_rng(seed)
-        rows = generator.normal(size=(a + b, 8))
+        rows = generator.normal(size=(a + b, keys.get("d", 8)))
         rows[a:] = 3.0 * rows[a:] + 2.0
         names = ["B", "A"] if keys.get("swapped") else ["A", "B"]
         np.save(folder / f"{name}.npy", rows.astype("f4"))
@@ -109,6 +109,21 @@ def test_a_vendi_score_of_a_tenth_more_rows_is_judged_with_what_they_may_add(run
     other = of_label(more, "A", measure="duplicates", score="near-duplicates")
     assert other.p is None
     assert other.expected_reason == "its label has 128 rows here and 120 in the baseline"
+
+
+@pytest.mark.parametrize("rows", [297, 303, 306])
+def test_labels_of_one_source_with_a_few_rows_more_or_fewer_do_not_differ(
+    run: Run, rows: int
+) -> None:
+    # Isotropic rows in as many dimensions: the score of order 0.1 rises by nearly 1 a row.
+    measures = "{vendi: {kernels: [cosine], orders: [0.1, 1, inf]}}"
+    usual = run("wide", 20, a=300, b=300, d=384, measures=measures)
+    found = compare(run(f"wide-{rows}", rows, a=rows, b=300, d=384, measures=measures), usual)
+    for order in ("0.1", "1", "inf"):
+        assert not of_label(found, "A", **COSINE, order=order).significant
+        gates = {"max_drop": 0.001, "max_rise": 0.001, "significant": True}, {"p_below": 0.05}
+        for gate in gates:
+            assert outcome(found, **COSINE, order=order, label="A", **gate)[0] == "passed"
 
 
 def test_a_change_of_a_label_fails_its_gate_and_is_named(run: Run) -> None:

@@ -95,7 +95,7 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
     ]
     if unjudged:
         remark = _join(remark, f"{NOT_JUDGED}: not {'; '.join(unjudged)}.")
-    remark = _join(_lie_apart(scores, facts), remark)
+    remark = _join(_lie_apart(scores), remark)
     return Findings(
         _part(section, facts, counts, search, results),
         scores,
@@ -124,16 +124,17 @@ def _copies_of_reference(counted: Mapping[Role, Any], facts: JobFacts) -> str | 
     )
 
 
-def _lie_apart(scores: Sequence[Score], facts: JobFacts) -> str | None:
+def _lie_apart(scores: Sequence[Score]) -> str | None:
     """Ask whether one model made both corpora, where nearly all rows are far from the other one."""
-    shares = [each.value for each in scores if each.score in ("outliers", "not covered")]
-    if not shares or not all(share is not None and share >= FAR for share in shares):
+    shares = {each.score: each.value for each in scores if each.of != "reference"}
+    far = [shares.get("outliers"), shares.get("not covered")]
+    near = shares.get("leaks")
+    if any(share is None or share < FAR for share in far) or near is None or near > 1.0 - FAR:
         return None
-    rest = "" if facts.pair else ", or add --pair ids where the items are the same"
     return (
         "Nearly all rows of each corpus lie far from the other one. If two models made them, "
         "distances between the two mean nothing: measure each in a job without a reference and "
-        f"run latentscale compare NEW OLD{rest}."
+        "run latentscale compare NEW OLD, or add --pair ids where the items are the same."
     )
 
 
