@@ -120,19 +120,20 @@ def _of_label_rows(
     Labels have no samples of one size, so they need as many rows in both jobs, unless it is known
     how the score may grow with them. None if these numbers aren't known.
     """
-    scores = (job, compared.job), (baseline, compared.baseline)
-    ours, theirs = (each.rows_of(score) if score else None for each, score in scores)
-    if ours is None or theirs is None:
+    rows = _rows_of_both(compared, job, baseline)
+    if rows is None:
         return None
     if compared.mismatches:
         return str(compared.mismatches[0])
+    ours, theirs = rows
     if not _grows(compared.score) and abs(ours - theirs) > ROWS_TOLERANCE * theirs:
         return f"its label has {ours:,} rows here and {theirs:,} in the baseline"
     growth = _growth(compared, job, baseline)
     expected = _expect_of_all_rows(compared.job, compared.baseline, growth=growth)
     if expected is not None:
         return ExpectedScore(min(ours, theirs), expected)
-    reasons = (score.sampling_error_reason for _, score in scores if score)
+    scores = compared.job, compared.baseline
+    reasons = (score.sampling_error_reason for score in scores if score)
     return next(filter(None, reasons), ERROR_UNKNOWN)
 
 
@@ -143,9 +144,17 @@ def _grows(score: Score) -> bool:
 
 def _growth(compared: ComparedScore, job: FinishedJob, baseline: FinishedJob) -> float:
     """Return the factor by which a score of a label may grow with its rows; 1 if it doesn't."""
+    rows = _rows_of_both(compared, job, baseline)
+    return rows[0] / rows[1] if rows and _grows(compared.score) else 1.0
+
+
+def _rows_of_both(
+    compared: ComparedScore, job: FinishedJob, baseline: FinishedJob
+) -> tuple[int, int] | None:
+    """Return how many rows a score is of in the job and the baseline; None if that isn't known."""
     scores = (job, compared.job), (baseline, compared.baseline)
     ours, theirs = (each.rows_of(score) if score else None for each, score in scores)
-    return ours / theirs if ours and theirs and _grows(compared.score) else 1.0
+    return (ours, theirs) if ours and theirs else None
 
 
 def _errors_add_up(score: Score, job: FinishedJob, baseline: FinishedJob) -> bool:
@@ -291,7 +300,7 @@ def _expect_of_all_rows(
     freedom = int(variance**2 / squares + 1e-9)
     own, usual = means
     least, most = (usual * factor for factor in sorted((1.0, growth)))
-    nearest = min(max(own, least), most) if growth != 1.0 else usual
+    nearest = min(max(own, least), most)
     found, like = (SampleMean(mean, variance / 2.0, 1.0, freedom) for mean in (own, nearest))
     expected = expect_like(found, like)
     return replace(

@@ -303,7 +303,8 @@ def _sampling_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: 
         else {**parameters, **_kernel_parameters(kernel, bandwidth)},
         seed=facts.seed,
         memory_bytes=8 * (5 * side**2 + 3 * rows * (corpus.d + 1))
-        + (16 * corpus.n if corpus.weights else 0)
+        # Weights, read block by block; the rows that have one; and an order of these.
+        + (32 * corpus.n if corpus.weights else 0)
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes,
