@@ -2,6 +2,7 @@
 
 import http.client
 import importlib.util
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from distributed import Worker
 
 from latentscale_pipeline.config.cluster import Local
 from latentscale_pipeline.config.sizes import parse_bytes
@@ -25,6 +27,7 @@ from latentscale_pipeline.engine.memory import (
 )
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.engine.state import StageState, inspect_stages
+from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.executors.dask.executor import DaskExecutor
@@ -256,6 +259,10 @@ def test_bad_input_ends_the_run(
         run(work, executor)
 
 
+def _has_second(dask_worker: Worker) -> bool:
+    return any(str(key).startswith("second") for key in dask_worker.state.tasks)
+
+
 def test_a_worker_prefers_earlier_stages(tmp_path: Path) -> None:
     """The second stage comes before most of the third, which could begin long before it."""
     file = tmp_path / "file"
@@ -266,15 +273,20 @@ def test_a_worker_prefers_earlier_stages(tmp_path: Path) -> None:
     work, ended = make_work(tmp_path / "job", stages), list[str]()
 
     def notify(event: str, **fields: Any) -> None:
-        if event == "stage_started" and fields["stage"] == "second":
-            file.touch()
         if event == "part_done":
             ended.append(fields["stage"])
 
-    def start() -> AbstractContextManager[Executor]:
-        return local_cluster(Local(workers=1, threads=1, memory_limit=2**30))
+    with local_cluster(Local(workers=1, threads=1, memory_limit=2**30)) as executor:
 
-    run_stages(work, inspect_stages(work), start, "run", notify)
+        def submit(task: Task) -> None:
+            DaskExecutor.submit(executor, task)
+            if task.stage.name == "second":
+                while not any(executor.client.run(_has_second).values()):
+                    time.sleep(0.01)
+                file.touch()
+
+        executor.submit = submit  # type: ignore[method-assign]
+        run_stages(work, inspect_stages(work), lambda: nullcontext(executor), "run", notify)
     assert ended.index("second") < len(ended) - 3, ended
 
 
