@@ -24,6 +24,7 @@ from latentscale_pipeline.engine.keys import stage_keys
 from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.state import inspect_stages
+from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.executors.dask.executor import DaskExecutor
@@ -36,6 +37,7 @@ from tests import ROOT
 from tests.pipeline.engine.test_loop import Events, make_work
 from tests.support import toy_stages as toy
 from tests.support.jobs import damage
+from tests.support.waiting import wait_for
 
 GIB = 2**30
 CHAIN = {"draw": 5, "square": 1, "side": 1}
@@ -229,7 +231,9 @@ WORKER = (
 
 
 @contextmanager
-def dask_processes(folder: Path, *programs: tuple[str, ...]) -> Iterator[list[psutil.Process]]:
+def dask_processes(
+    folder: Path, *programs: tuple[str, ...], **settings: str
+) -> Iterator[list[psutil.Process]]:
     """A scheduler and nannies, each a process of its own; all they leave is ended at the end."""
     file = folder / "scheduler.json"
     with ExitStack() as stack:
@@ -243,14 +247,15 @@ def dask_processes(folder: Path, *programs: tuple[str, ...]) -> Iterator[list[ps
                     [sys.executable, "-m", module, *places, *options],
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env=environment(),
+                    env=environment(**settings),
                 )
             )
         yield started
 
 
-def environment() -> dict[str, str]:
+def environment(**changed: str) -> dict[str, str]:
     settings = {"ALLOWED_FAILURES": "0", "WORKER_TTL": "null", "NO_WORKERS_TIMEOUT": "1s"}
+    settings |= changed
     named = {f"DASK_DISTRIBUTED__SCHEDULER__{name}": value for name, value in settings.items()}
     root = str(ROOT)
     path = os.pathsep.join([root, *filter(None, [os.getenv("PYTHONPATH")])])
@@ -281,16 +286,25 @@ def connected(folder: Path) -> Iterator[distributed.Client]:
         yield client
 
 
-def test_a_scheduler_that_dies_is_told(tmp_path: Path) -> None:
+def _tasks(dask_scheduler: distributed.Scheduler) -> list[str]:
+    return list(map(str, dask_scheduler.tasks))
+
+
+def test_a_scheduler_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = make_work(tmp_path / "job", toy.chain())
-    with dask_processes(tmp_path, SCHEDULER) as [scheduler], connected(tmp_path) as client:
+    patient = dask_processes(tmp_path, SCHEDULER, NO_WORKERS_TIMEOUT="60s")
+    with patient as [scheduler], connected(tmp_path) as client:
         executor = DaskExecutor(client, GIB)
-        timer = threading.Timer(0.5, scheduler.kill)
-        timer.start()
-        begun = time.monotonic()
+        send = executor.submit
+
+        def submit(task: Task) -> None:
+            send(task)
+            if task.stage.name == "side":  # nothing else can be sent yet
+                wait_for(lambda: len(client.run_on_scheduler(_tasks)) == 5)
+                scheduler.kill()
+
+        monkeypatch.setattr(executor, "submit", submit)
         message, _ = failing_run(work, lambda: nullcontext(executor))
-        assert time.monotonic() - begun < 10
-        timer.join()
     assert message == (
         "the scheduler is gone, and so are the workers; run the same command again to continue"
     )

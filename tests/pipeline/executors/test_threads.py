@@ -39,17 +39,23 @@ def task(memory: int) -> Any:
 
 
 def most_at_once(
-    monkeypatch: pytest.MonkeyPatch, executor: threads.ThreadExecutor, memory: list[int]
+    monkeypatch: pytest.MonkeyPatch,
+    executor: threads.ThreadExecutor,
+    memory: list[int],
+    expected: int,
 ) -> int:
-    """Return how many of these tasks run at once where each takes a while."""
-    running, most, lock = 0, 0, threading.Lock()
+    """Return how many of these tasks run at once if each waits for as many as are expected."""
+    running, most, lock, reached = 0, 0, threading.Lock(), threading.Event()
 
     def run(task: Any) -> int:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
-        time.sleep(0.05)
+        if most >= expected:
+            reached.set()
+        reached.wait(10.0)
+        time.sleep(0.05)  # for one more to come
         with lock:
             running -= 1
         return 7
@@ -82,7 +88,7 @@ def test_as_many_run_at_once_as_there_are_threads_and_memory(
     at_once: int,
 ) -> None:
     executor = threads.ThreadExecutor(count, limit)
-    assert most_at_once(monkeypatch, executor, memory) == at_once
+    assert most_at_once(monkeypatch, executor, memory, at_once) == at_once
 
 
 def test_libraries_have_one_thread_from_the_first_task_to_the_last(

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -264,9 +263,7 @@ def test_a_second_run_computes_nothing(
     latentscale("run", config)
     files = [path for path in (tmp_path / "jobs").rglob("*") if path.is_file()]
     before = {path: path.stat().st_mtime_ns for path in files}
-    begun = time.monotonic()
     ended = latentscale("run", config)
-    assert time.monotonic() - begun < 5
     assert ended.code == 0
     assert "nothing had to be computed" in ended.out
     assert "started" not in ended.err

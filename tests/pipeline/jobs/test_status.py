@@ -4,7 +4,9 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -176,7 +178,8 @@ def test_a_heartbeat_is_what_counts_on_another_host(failed_job: ObjectStore) -> 
         failed_job.write(f"heartbeats/{holder.attempt}.json", beaten)
         status = look(failed_job)
         assert status.state == "dead"
-        assert status.reason == "process 77 on elsewhere has had no heartbeat for 61 s"
+        silent = r"process 77 on elsewhere has had no heartbeat for 6\d s"
+        assert re.fullmatch(silent, status.reason)
         assert stages_of(status)["failing"].state == "waiting"
 
         failed_job.remove(f"heartbeats/{holder.attempt}.json")
@@ -189,7 +192,7 @@ def test_a_stopped_process_still_holds_its_job(failed_job: ObjectStore) -> None:
         failed_job.write(f"heartbeats/{holder.attempt}.json", beaten)
         status = look(failed_job)
         assert status.state == "running"
-        assert "without a heartbeat for 300 s" in status.reason
+        assert re.search(r"without a heartbeat for 3\d\d s", status.reason)
         request_cancel(failed_job, holder)
         assert ", asked to end from " in look(failed_job).reason
 
@@ -221,6 +224,12 @@ def test_a_driver_that_waits_in_the_queue_again_is_queued(
         assert "scancel 77\n" in (tmp_path / "asked").read_text()
 
 
+def catches(pid: int, signal_number: int) -> bool:
+    """Tell whether a process has a handler of a signal."""
+    [caught] = re.findall(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return bool(int(caught, 16) >> (signal_number - 1) & 1)
+
+
 @pytest.mark.parametrize(("signal_name", "requeued"), [("KILL", True), ("TERM", False)])
 def test_a_driver_that_is_told_to_end_isnt_queued_again(
     tmp_path: Path, signal_name: str, requeued: bool
@@ -236,7 +245,7 @@ def test_a_driver_that_is_told_to_end_isnt_queued_again(
     process = subprocess.Popen(["/bin/bash", "-c", script], env=environment)
     wait_for(lambda: bool(psutil.Process(process.pid).children()))
     [driver] = psutil.Process(process.pid).children()
-    time.sleep(0.2)  # until its traps are set
+    wait_for(lambda: catches(process.pid, signal.SIGTERM))
     if signal_name == "KILL":
         driver.kill()
     else:
@@ -536,15 +545,16 @@ def test_following_goes_on_until_the_run_ends(
 def test_events_are_seen_soon_and_a_slow_store_holds_nobody_up(tmp_path: Path) -> None:
     class Slow(ObjectStore):
         def write(self, key: str, data: bytes) -> None:
-            time.sleep(1.0)
+            recorded.wait(30.0)
             super().write(key, data)
 
+    recorded = threading.Event()
     store = ObjectStore(str(tmp_path))
     log = EventLog(Slow(store.url), "a1")
-    begun = time.monotonic()
     for number in range(1000):
         log.record("part_done", part=number)
-    assert time.monotonic() - begun < 0.9
+    assert read_events(store, "a1") == []
+    recorded.set()
     wait_for(lambda: len(read_events(store, "a1")) > 0)
     log.flush()
     assert [event.fields["part"] for event in read_events(store, "a1")] == [*range(1000)]

@@ -123,7 +123,12 @@ name: stop me
 corpus: {folder}/corpus.npy
 reference: {folder}/reference.npy
 output: {folder}/jobs
-measures: {{heat: {{times: {{count: 16}}}}, geomca: {{}}, vendi: {{kernels: [cosine, rbf]}}}}
+measures:
+  heat: {{times: {{count: 16}}}}
+  geomca: {{}}
+  vendi: {{kernels: [cosine, rbf]}}
+  mmd: {{}}
+  hubness: {{}}
 sampling: {{method: none}}
 cluster: {{kind: local, workers: 1, memory_limit: 1GiB}}
 """

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from latentscale_pipeline.config.cluster import Local, Serial
@@ -23,6 +22,7 @@ from latentscale_pipeline.corpus.ingest.encoding import Work
 from latentscale_pipeline.corpus.ingest.sources import open_sources
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.ingestion import ingest_runner, worker_runner
+from tests import ROOT
 from tests.support.waiting import wait_for
 from tests.support.worker_processes import worker_processes
 
@@ -97,38 +97,36 @@ def test_workers_are_started_where_they_are_worth_it(tmp_path: Path) -> None:
         assert ingest_runner(alone, sources, worth_workers_bytes=1) is run_serially
 
 
-SLOW = """
-import sys, time
+ENDLESS = """
+import sys
+from dataclasses import replace
 from latentscale_pipeline.corpus.ingest import encoding
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.jobs.ingestion import worker_runner
 from latentscale_pipeline.config.cluster import Local
+from tests.support.endless_parts import EndsNever
 encoding.PARTITION_BYTES = 1
-store = encoding.write_checked
-def slowly(*arguments):
-    time.sleep(0.1)
-    return store(*arguments)
-encoding.write_checked = slowly
-run = {"run": worker_runner(Local(workers=2, memory_limit=2**30))} if "workers" in sys.argv else {}
-print(ingest([sys.argv[1]], sys.argv[2], shard_bytes=1, **run).fingerprint)
+workers = worker_runner(Local(workers=2, memory_limit=2**30))
+chosen = workers if "workers" in sys.argv else encoding.run_serially
+def run(work, *arguments):
+    chosen(replace(work, record=EndsNever(work.record, 10)), *arguments)
+ingest([sys.argv[1]], sys.argv[2], shard_bytes=1, run=run)
 """
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+def started(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Processes to be ended with the test."""
-    processes: list[subprocess.Popen[str]] = []
+    processes: list[subprocess.Popen[bytes]] = []
     yield processes
     for process in processes:
         process.kill()
         process.wait()
-        if process.stdout:
-            process.stdout.close()
 
 
-def start(started: list[subprocess.Popen[str]], *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", SLOW, *map(str, arguments)]
-    started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+def start(started: list[subprocess.Popen[bytes]], *arguments: object) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", ENDLESS, *map(str, arguments)]
+    started.append(subprocess.Popen(command, cwd=ROOT))
     return started[-1]
 
 
@@ -143,7 +141,7 @@ def records(corpus: Path) -> list[Path]:
 
 @pytest.mark.parametrize("where", ["alone", "workers"])
 def test_killed_it_goes_on_with_the_parts_that_are_missing(
-    tmp_path: Path, started: list[subprocess.Popen[str]], where: str
+    tmp_path: Path, started: list[subprocess.Popen[bytes]], where: str
 ) -> None:
     saved(tmp_path / "v.npy")
     corpus = tmp_path / "c"
@@ -152,11 +150,12 @@ def test_killed_it_goes_on_with_the_parts_that_are_missing(
     if where == "workers":  # one that dies is replaced, and what it was at is done again
         kill_a_worker(process.pid)
     wait_for(lambda: len(records(corpus)) >= 8)
-    process.send_signal(signal.SIGKILL)
+    workers = worker_processes(process.pid)
+    process.kill()
     process.wait()
+    psutil.wait_procs(workers, timeout=30)  # they end with the driver
     with pytest.raises(BadInput, match="its ingest was interrupted"):
         open_corpus(str(corpus))
-    time.sleep(0.5)  # workers end with the driver
     done = {
         shard["key"]: (corpus / shard["key"]).stat().st_mtime_ns
         for record in records(corpus)
@@ -174,7 +173,7 @@ def test_killed_it_goes_on_with_the_parts_that_are_missing(
 
 
 def test_a_source_that_changed_after_the_kill_is_read_anew(
-    tmp_path: Path, started: list[subprocess.Popen[str]]
+    tmp_path: Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
     saved(tmp_path / "v.npy")
     process = start(started, tmp_path / "v.npy", tmp_path / "c", "alone")
