@@ -145,7 +145,8 @@ def leave_one_out_errors(
     Returns
     -------
     dict of float to float
-        For every order, the standard error over fresh samples of n rows from the same source. Low
+        For every order, the standard error over fresh samples of as many rows from the same source;
+        rows of weight 0 don't count. Low
         orders are left out if what the bandwidth changes in them lies in the smallest eigenvalues,
         as with a Gaussian kernel in few dimensions.
 
@@ -160,6 +161,9 @@ def leave_one_out_errors(
     Costs up to :data:`MAX_STEPS` products of the matrix with ``rows`` vectors; needs as many
     vectors besides the matrix.
     """
+    if weights is not None and not weights.all():
+        counted = np.flatnonzero(weights)
+        points, weights = points.take(counted), weights[counted]
     n = len(points)
     masses = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
     if masses.max() >= 1.0:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import scipy.spatial.distance
+import scipy.stats
 
 from latentscale.sampling.moving_median import JumpingMedian
 from latentscale.tiles.distances import as_points
@@ -45,12 +46,13 @@ def test_all_rows_against_dense_algebra(
     # A row without weight, and one like no other.
     weights[3] *= not weighted
     rows[5] += 100.0
+    counted = np.flatnonzero(weights)
     without = [
         scores(rows[kept], kernel, 1.7, weights[kept])
-        for kept in (np.arange(70) != row for row in range(70))
+        for kept in (counted[counted != row] for row in counted)
     ]
-    expected = np.sqrt(69) * np.std(without, axis=0, ddof=1)
-    few = 1.994945 / 1.959964  # Student's quantile of 69 degrees of freedom over the normal one
+    expected = np.sqrt(len(counted) - 1) * np.std(without, axis=0, ddof=1)
+    few = scipy.stats.t.ppf(0.975, len(counted) - 1) / 1.959964
     found = errors(rows, kernel, 1.7, weights if weighted else None, rows=70)
     np.testing.assert_allclose(found, few * expected, rtol=1e-6)
 
@@ -71,10 +73,10 @@ def test_a_median_bandwidth_moves_as_that_of_the_rows_without_each(kernel: str) 
     weights[7:27] = 0.0
     bandwidth = median_distance(rows, weights)
     without = []
-    for row in range(120):
+    for row in np.flatnonzero(weights):
         kept, left = np.delete(rows, row, axis=0), np.delete(weights, row)
         without.append(scores(kept, kernel, median_distance(kept, left), left))
-    expected = np.sqrt(119) * np.std(without, axis=0, ddof=1)
+    expected = np.sqrt(99) * np.std(without, axis=0, ddof=1)
     pairs = 120 * 119 // 2
     found, fixed, fewer = (
         errors(rows, kernel, bandwidth, weights, rows=120, median_pairs=count)
@@ -83,6 +85,17 @@ def test_a_median_bandwidth_moves_as_that_of_the_rows_without_each(kernel: str) 
     np.testing.assert_allclose(found, expected, rtol=0.15)
     assert (np.abs(fixed / expected - 1.0) > 0.2).sum() >= 4
     assert (fewer > found).all()
+
+
+@pytest.mark.parametrize("pairs", [None, 4000])
+def test_rows_without_weight_change_nothing(pairs: int | None) -> None:
+    """However many they are, and however far away."""
+    rng = np.random.default_rng(13)
+    rows, weights = rng.normal(size=(200, 6)), rng.uniform(0.5, 2.0, 200)
+    alone = errors(rows, "rbf", 3.0, weights, median_pairs=pairs)
+    far = np.concatenate([rng.normal(size=(900, 6)) + 20.0, rows, rng.normal(size=(900, 6)) - 20.0])
+    padded = np.concatenate([np.zeros(900), weights, np.zeros(900)])
+    np.testing.assert_allclose(errors(far, "rbf", 3.0, padded, median_pairs=pairs), alone, 1e-6)
 
 
 def test_errors_of_large_orders_near_that_of_order_infinity() -> None:

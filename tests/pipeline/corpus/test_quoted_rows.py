@@ -63,6 +63,29 @@ def test_a_field_that_does_not_end_is_told(tmp_path: Path) -> None:
         ingest([str(tmp_path / "rows.csv")], str(tmp_path / "c"))
 
 
+@pytest.mark.parametrize("separator", [",", "\t"])
+@pytest.mark.parametrize("begin_so", [[5, 20], [5], range(5, 29)])
+def test_fields_that_only_begin_with_a_quote_join_no_rows(
+    tmp_path: Path, separator: str, begin_so: list[int]
+) -> None:
+    texts = ['"Hello said he' if row in begin_so else "plain" for row in range(30)]
+    table = [[f"r{row}", text, *map(str, VECTORS[row])] for row, text in enumerate(texts)]
+    path = tmp_path / "rows.txt"
+    path.write_text("\n".join(map(separator.join, [["id", "text", "a", "b", "c"], *table])))
+    with pytest.raises(BadInput, match=r"goes on after its closing quote|that doesn't end"):
+        ingest([str(path)], str(tmp_path / "c"))
+
+
+def test_a_word_between_quotes_at_the_beginning_of_a_field_is_told(tmp_path: Path) -> None:
+    text = written(["plain"] * 5, ",")
+    (tmp_path / "rows.csv").write_text(text.replace("r3,plain", 'r3,"plain" words'))
+    where = text.index("r3,plain")
+    with pytest.raises(BadInput, match=f"the row at byte {where} has a field that goes on after"):
+        ingest([str(tmp_path / "rows.csv")], str(tmp_path / "c"))
+    (tmp_path / "rows.csv").write_text(text.replace("r3,plain", 'r3,"plain"  '))
+    assert ingest([str(tmp_path / "rows.csv")], str(tmp_path / "c")).n == 5
+
+
 def test_a_quoted_field_may_be_long(tmp_path: Path) -> None:
     texts = ["x" * 200_000, "plain, text"]
     (tmp_path / "rows.csv").write_text(written(texts, ","))

@@ -132,7 +132,13 @@ def _whole_rows(
         row.append(line)
         size += len(line)
         if b'"' in line:
-            inside = _ends_inside(line, sign, inside)
+            try:
+                inside = _ends_inside(line, sign, inside)
+            except ValueError:
+                raise BadInput(
+                    f"{name}: the row at byte {offset} has a field that goes on after its closing "
+                    'quote; put the whole field in quotes, and write a quote inside it as ""'
+                ) from None
         if not inside:
             offset += size
             yield b"".join(row)
@@ -147,7 +153,15 @@ def _whole_rows(
 
 
 def _ends_inside(line: bytes, separator: bytes, inside: bool) -> bool:
-    """Return whether a line ends within a quoted field; ``inside`` says where it begins."""
+    """Return whether a line ends within a quoted field; ``inside`` says where it begins.
+
+    Raises
+    ------
+    ValueError
+        If more than blanks follows a closing quote. Two fields that begin with a quote would be
+        taken for one with all that is between them. A line of one value is none of several fields.
+    """
+    several = separator in line
 
     def next_quoted(start: int) -> int:
         found = line.find(separator + b'"', start)
@@ -160,6 +174,12 @@ def _ends_inside(line: bytes, separator: bytes, inside: bool) -> bool:
             end = line.find(b'"', end + 2)
         if end < 0:
             return True
+        after = end + 1
+        while line.startswith(b" ", after) and not line.startswith(separator, after):
+            after += 1
+        ended = after == len(line) or line.startswith((separator, b"\r", b"\n"), after)
+        if (inside or several) and not ended:
+            raise ValueError
         inside, begin = False, next_quoted(end)
     return False
 

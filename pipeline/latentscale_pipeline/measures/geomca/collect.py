@@ -113,22 +113,27 @@ def _over_orders(value: float, others: Sequence[float], *, drawn: bool) -> Estim
     it is a share. A bracket by orders that all give the same is an estimate, too: it leaves no room
     for one in five orders that doesn't.
     """
-    if not others and drawn:
-        return Estimate(value, 0.0, 1.0, "estimate", METHOD)
     if not others:
-        return Estimate.exact(value, METHOD)
+        return (
+            Estimate(value, 0.0, 1.0, "estimate", METHOD)
+            if drawn
+            else Estimate.exact(value, METHOD)
+        )
     count, lowest, highest = len(others), min(others), max(others)
     # In floating point, the mean of equal numbers can differ from them, and so can their spread
     # from 0.
     mean = min(max(float(np.mean(others)), lowest), highest)
     spread = float(np.std(others, ddof=1)) if lowest < highest else 0.0
+    method = f"{METHOD}, {count} random row orders"
+    if drawn:
+        return Estimate(value, 0.0, 1.0, "estimate", method, spread)
     half = student_quantile(0.975, count - 1) * spread * math.sqrt(1 + 1 / count)
     return Estimate(
         value,
         min(value, max(0.0, mean - half)),
         max(value, min(1.0, mean + half)),
-        "estimate" if drawn or spread == 0.0 else "interval95",
-        f"{METHOD}, {count} random row orders",
+        "estimate" if spread == 0.0 else "interval95",
+        method,
         spread,
     )
 

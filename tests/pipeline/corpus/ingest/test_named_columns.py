@@ -80,6 +80,9 @@ def test_values_of_a_table_of_one_column_may_stand_between_quotes(
     path.write_text('"Hi" he said  \n "a\tb "\n"c" \n5" disk\n e \n')
     corpus = ingest([str(tmp_path / "a.npy")], str(tmp_path / "q.zarr"), labels=str(path))
     assert corpus.texts("labels") == ['"Hi" he said', "a\tb ", "c", '5" disk', "e"]
+    path.write_text('a\n"Hi he said\n"Ho she said\nb\nc\n')
+    with pytest.raises(BadInput, match="the row at byte 2 has a field that goes on after its cl"):
+        ingest([str(tmp_path / "a.npy")], str(tmp_path / "r.zarr"), labels=str(path))
     (tmp_path / "bom.csv").write_text('\ufeff"a, b"\nc\nc\nc\nc\n')
     corpus = ingest(
         [str(tmp_path / "a.npy")], str(tmp_path / "b.zarr"), labels=str(tmp_path / "bom.csv")

@@ -271,6 +271,16 @@ def test_replicates_bracket_the_scores_over_row_orders(corpora: Path, tmp_path: 
             assert row["bounds"] == ("interval95" if half > 0 else "estimate")
 
 
+def test_replicates_of_random_rows_say_nothing_of_all_rows(corpora: Path, tmp_path: Path) -> None:
+    plan = make(corpora, tmp_path / "jobs", "replicates.count=3", "measures.geomca.rows=600")
+    found = run_counted(plan)[0].results.document()
+    check_results(found)
+    assert len(found["measures"]["geomca"]["orders"]) == 3
+    for row in found["scores"]:
+        if row["of"] == "pair":
+            assert (row["lower"], row["upper"], row["bounds"]) == (0.0, 1.0, "estimate")
+
+
 def test_a_kill_costs_what_was_under_way_and_no_round_twice(corpora: Path, tmp_path: Path) -> None:
     calm, every = run_counted(make(corpora, tmp_path / "calm"))
     assert max(every.values()) == 1
