@@ -71,6 +71,8 @@ def plan(
     print_lines(console, map(printable, _summary(forecast)))
     print_lines(console, ["", "Methods"])
     print_table(console, METHOD_COLUMNS, _method_rows(forecast), folded=("method", "because"))
+    missing = forecast["not_computed"].items()
+    print_lines(console, (f"{name}: not computed: {printable(reason)}" for name, reason in missing))
     if stages:
         print_lines(console, ["", "Stages"])
         rows = _work_rows(forecast)

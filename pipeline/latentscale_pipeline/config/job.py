@@ -75,7 +75,7 @@ class Budget(Section):
 
     pairs: PositiveFloat = 5.0e10
     """Largest number of pairs of rows. Methods that need more aren't chosen, except samples of a
-    fixed size. If no method is left, the job is refused.
+    fixed size. A job whose settings ask for one is refused.
     """
 
 

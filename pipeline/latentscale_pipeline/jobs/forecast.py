@@ -38,6 +38,7 @@ from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.jobs.sources import JobSources, find_corpora
 from latentscale_pipeline.jobs.stage_forecast import StageForecast, forecast_stage
 from latentscale_pipeline.jobs.worker_pool import WorkerPool
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import Echo
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
@@ -131,6 +132,11 @@ def _forecast(config: JobConfig, sources: JobSources | None, echo: Echo | None) 
             }
             for part in previewed
         ],
+        "not_computed": {
+            name: reason
+            for name, section in config.measures.items()
+            if (reason := MEASURES[name].why_not_computed(section, facts))
+        },
         "total": _total(
             previewed, schedule, sum(_ingest_seconds(c, ingest_rates) for c in found.values())
         ),

@@ -541,6 +541,10 @@ class Measure(ABC):
         """Return which of ``weights`` and ``labels`` its scores depend on."""
         return {name for name in ("weights", "labels") if getattr(section, name, False)}
 
+    def why_not_computed(self, section: Any, facts: JobFacts) -> str:
+        """Return why it computes nothing of these corpora; empty if it computes something."""
+        return ""
+
     def section_of_sample(self, section: Any) -> Any:
         """Return the settings for samples, without what gives no score or needs many rows.
 

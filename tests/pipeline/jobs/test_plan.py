@@ -416,6 +416,20 @@ def test_a_prospect_is_what_ingest_makes(job: Path, latentscale: Command) -> Non
         assert found[role]["fingerprint"] == open_corpus(corpus["target"]).fingerprint
 
 
+def test_what_will_not_be_computed_is_said(tmp_path: Path, latentscale: Command) -> None:
+    generator = np.random.default_rng(1)
+    for name, rows in (("few", 15), ("many", 40)):
+        np.save(tmp_path / f"{name}.npy", generator.normal(size=(rows, 4)))
+    arguments = (tmp_path / "few.npy", "--reference", tmp_path / "many.npy")
+    measures = ("--measures", "mmd,vendi", "-o", f"output={tmp_path / 'jobs'}")
+    planned = latentscale("plan", *arguments, *measures)
+    assert planned.code == 0
+    assert "\nmmd: not computed: the corpus has fewer than 20 rows\n" in planned.out
+    document = json.loads(latentscale("plan", *arguments, *measures, "--json").out)
+    assert document["not_computed"] == {"mmd": "the corpus has fewer than 20 rows"}
+    assert "mmd: not computed: the corpus" in latentscale("run", *arguments, *measures).out
+
+
 def test_columns_of_sources_are_planned_before_they_are_read(
     tmp_path: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

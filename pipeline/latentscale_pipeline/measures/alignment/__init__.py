@@ -42,6 +42,12 @@ class AlignmentMeasure(Measure):
         """Return that all can: it compares models."""
         return True
 
+    def why_not_computed(self, section: Alignment, facts: JobFacts) -> str:
+        """Return why there are too few pairs of rows."""
+        from latentscale_pipeline.measures.alignment.plan import too_few_pairs
+
+        return too_few_pairs(section, facts)
+
     def section_of_sample(self, section: Alignment) -> None:
         """Return nothing: samples of both corpora aren't paired."""
 

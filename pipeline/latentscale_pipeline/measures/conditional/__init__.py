@@ -42,6 +42,12 @@ class ConditionalMeasure(Measure):
 
         return collect_conditional(section, facts, results)
 
+    def why_not_computed(self, section: Conditional, facts: JobFacts) -> str:
+        """Return which corpus has too few rows."""
+        from latentscale_pipeline.measures.conditional.plan import too_few_pairs
+
+        return too_few_pairs(facts)
+
     def section_of_sample(self, section: Conditional) -> None:
         """Return nothing: samples of both corpora aren't paired."""
 

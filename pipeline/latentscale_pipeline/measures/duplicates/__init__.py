@@ -44,6 +44,12 @@ class DuplicatesMeasure(Measure):
 
         return collect_duplicates(section, facts, results)
 
+    def why_not_computed(self, section: Duplicates | None, facts: JobFacts) -> str:
+        """Return why the nearest rows aren't found."""
+        from latentscale_pipeline.measures.duplicates.nearest import why_not_compared
+
+        return why_not_compared(section, facts)
+
     def section_of_sample(self, section: Duplicates) -> None:
         """Return nothing: the distances in the reference say what is expected."""
 

@@ -81,7 +81,7 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
         return Findings(None, corpora=repeated, remark=remark)
     search = nearest.choose_search(section, facts)
     if search is None:
-        reason = why_not_compared(facts)
+        reason = nearest.why_not_compared(section, facts)
         missing = f"Near rows and outliers weren't counted: {reason}."
         remark = _join(remark, missing)
         return Findings(None, reason=reason, corpora=repeated, remark=remark)
@@ -151,18 +151,6 @@ def _compare_lengths(mean: Mapping[Role, float], facts: JobFacts) -> str | None:
     return (
         f"Rows of the {longer} are {times} times as long as those of the {shorter} on average; "
         "check that both are scaled alike, or both normalised."
-    )
-
-
-def why_not_compared(facts: JobFacts) -> str:
-    """Say why the nearest rows weren't found."""
-    for role, corpus in facts.corpora.items():
-        if corpus.n < 2:
-            return f"the {role} has one row, which has no other rows"
-    rows = sum(corpus.n for corpus in facts.corpora.values())
-    return (
-        f"{rows:,} rows have so many pairs that fewer than {nearest.MIN_ROWS} random rows could "
-        "be compared with all; set measures.duplicates.rows to compare that many"
     )
 
 

@@ -136,16 +136,36 @@ def choose_search(section: Duplicates, facts: JobFacts) -> RowSearch | None:
         section.neighbours == "auto" and many and max(sizes.values()) <= MAX_IN_CELLS
     )
     if cells:
-        compared = {role: min(n, _checked_rows(beside[role])) for role, n in sizes.items()}
+        compared = {
+            role: min(n, _checked_rows(beside[role]), int(facts.pairs // beside[role]))
+            for role, n in sizes.items()
+        }
     else:
         pairs = min(PAIRS, facts.pairs)
         compared = {role: min(n, int(pairs // beside[role])) for role, n in sizes.items()}
-    if any(
-        compared[role] < min(n, MIN_ROWS) or compared[role] * beside[role] > facts.pairs
-        for role, n in sizes.items()
-    ):
+    if any(compared[role] < min(n, MIN_ROWS) for role, n in sizes.items()):
         return None
     return RowSearch(compared, sizes if cells else compared, in_cells=cells)
+
+
+def why_not_compared(section: Duplicates | None, facts: JobFacts) -> str:
+    """Say why the nearest rows aren't found, and what to do; empty if they are."""
+    if section is None or choose_search(section, facts) is not None:
+        return ""
+    for role, corpus in facts.corpora.items():
+        if corpus.n < 2:
+            return f"the {role} has one row, which has no other rows"
+    rows = sum(corpus.n for corpus in facts.corpora.values())
+    beside = max(_rows_beside(facts, role) for role in facts.corpora)
+    advice, most = "set measures.duplicates.rows to compare that many", int(facts.pairs // beside)
+    if most < MIN_ROWS:
+        fewer = f", or measures.duplicates.rows to at most {most}" if most else ""
+        needed = format_pairs(MIN_ROWS * beside)
+        advice = f"set measures.duplicates.rows to {MIN_ROWS} and budget.pairs to {needed}{fewer}"
+    return (
+        f"{rows:,} rows have so many pairs that fewer than {MIN_ROWS} random rows could be "
+        f"compared with all; {advice}"
+    )
 
 
 def _checked_rows(beside: int) -> int:

@@ -157,7 +157,7 @@ def _thinning_stages(
             "drawn": drawn[0] if drawn else None,
         },
         memory_bytes=_thinning_memory(corpus, considered, drawn=bool(drawn)),
-        cost_estimate=_thinning_cost(corpus, considered, setting.delta),
+        cost_estimate=_thinning_cost(corpus, considered, setting),
     )
     return [*draws, thinned]
 
@@ -223,8 +223,8 @@ def _read_bytes(corpus: CorpusFacts, considered: int) -> int:
     return 2 * considered * row_bytes(corpus) // reading_tasks(corpus)
 
 
-def _thinning_cost(corpus: CorpusFacts, considered: int, delta: float) -> CostEstimate:
-    kept = usual_share(delta, considered) * considered
+def _thinning_cost(corpus: CorpusFacts, considered: int, setting: Setting) -> CostEstimate:
+    kept = usual_share(setting.delta, considered) * considered
     # A kept row is compared with all rows kept before it, another row with half of them.
     pairs = kept * considered / 2
     held = held_rows(corpus.d)
@@ -242,7 +242,7 @@ def _thinning_cost(corpus: CorpusFacts, considered: int, delta: float) -> CostEs
         elementwise_operations=3 * pairs
         + (iterations + 1) * CONVERSION_OPERATIONS * float(considered) * corpus.d,
         iterations=iterations,
-        method="greedy in row order",
+        method="greedy in a random order" if setting.order else "greedy in row order",
         why="all rows" if whole else f"{considered:,} random rows",
     )
 

@@ -40,9 +40,13 @@ class MmdMeasure(Measure):
 
     def expects(self, section: Mmd, facts: JobFacts) -> bool:
         """Return whether there are enough rows for random divisions."""
+        return not self.why_not_computed(section, facts)
+
+    def why_not_computed(self, section: Mmd, facts: JobFacts) -> str:
+        """Return which corpus has too few rows."""
         from latentscale_pipeline.measures.mmd.plan import too_few_rows
 
-        return not too_few_rows(facts)
+        return too_few_rows(facts)
 
     def scales(self, found: MmdResults) -> Iterator[tuple[str, float]]:
         """Yield the bandwidth of the RBF kernel."""

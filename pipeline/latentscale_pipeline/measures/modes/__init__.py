@@ -53,9 +53,13 @@ class ModesMeasure(Measure):
 
     def expects(self, section: ModesSection, facts: JobFacts) -> bool:
         """Return whether there are enough rows for random divisions."""
+        return not self.why_not_computed(section, facts)
+
+    def why_not_computed(self, section: ModesSection, facts: JobFacts) -> str:
+        """Return which corpus has too few rows."""
         from latentscale_pipeline.measures.modes.plan import too_few_rows
 
-        return not too_few_rows(facts)
+        return too_few_rows(facts)
 
     def scales(self, found: ModesResults) -> Iterator[tuple[str, float]]:
         """Yield the bandwidth of the RBF kernel."""

@@ -283,6 +283,23 @@ def test_too_many_pairs_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         )
 
 
+def test_the_advice_for_too_many_pairs_works(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3)
+    sizes = {"corpus": 5000, "reference": 4000}
+    corpora = {role: generator.normal(size=(n, 4)) for role, n in sizes.items()}
+    few = {"pairs": 3e6}  # a row of the corpus has 9000 beside it, and 4000 at the smaller size
+    found, _ = run_job(tmp_path / "few", corpora, measures={"duplicates": {}}, budget=few)
+    assert found["measures"]["duplicates_reason"].endswith(
+        "compared with all; set measures.duplicates.rows to 400 and budget.pairs to 5.2e+06, or "
+        "measures.duplicates.rows to at most 230"
+    )
+    # Without rows, a search in cells is checked by as many rows as the budget allows, not by 5000.
+    for rows, pairs in ((400, 5.2e6), (230, 3e6), (None, 6e6)):
+        asked = {"measures": {"duplicates": {"rows": rows}}, "budget": {"pairs": pairs}}
+        found, _ = run_job(tmp_path / f"{rows}", corpora, **asked)
+        assert found["measures"]["duplicates"] is not None
+
+
 def test_a_small_budget_takes_fewer_rows(tmp_path: Path) -> None:
     generator = np.random.default_rng(8)
     sizes = {"corpus": 900, "reference": 600}
