@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -25,6 +26,10 @@ from latentscale_pipeline.measures.modes.results import Mode, ModeRow, ModesResu
 from latentscale_pipeline.measures.modes.scores import SCORES
 from latentscale_pipeline.measures.modes.tasks import KINDS
 from latentscale_pipeline.storage.artifacts import Artifact
+from latentscale_pipeline.views.formatting import label_name, shorten
+
+NAMED_ROWS, TEXT_CHARACTERS = 3, 60
+"""Rows, and characters of a text, by which a remark tells a mode."""
 
 
 def collect_modes(section: ModesSection, facts: JobFacts, results: Results) -> Findings:
@@ -108,19 +113,50 @@ def _score(
 
 
 def name_rows(findings: Findings, corpora: Mapping[Role, Corpus]) -> Findings:
-    """Return the findings with ids and labels of their rows."""
+    """Return the findings with ids, labels and texts of their rows, and which rows stand out."""
     part = findings.section
     if not isinstance(part, ModesResults):
         return findings
     named = {KINDS[role]: _named(getattr(part, KINDS[role]), corpora[role]) for role in corpora}
-    return replace(findings, section=part.model_copy(update=named))
+    part = part.model_copy(update=named)
+    return replace(findings, section=part, remark=_remark(findings, part))
+
+
+def _remark(findings: Findings, part: ModesResults) -> str | None:
+    """Say which rows stand for the largest modes where these are beyond what chance makes."""
+    said = []
+    for place, expected in findings.expected.items():
+        score = findings.scores[place]
+        chance = expected.expectation if isinstance(expected, ExpectedScore) else None
+        if chance is not None and chance.found > chance.upper:
+            modes: list[Mode] = getattr(part, score.score)
+            [mode, *_] = (mode for mode in modes if (score.kernel or "").startswith(mode.kernel))
+            of = next(role for role, kind in KINDS.items() if kind == score.score)
+            said.append(
+                f"The {SCORES[score.score].title.lower()} ({score.kernel}) is that of rows like "
+                f"{_describe(mode.rows)} of the {of}."
+            )
+    return " ".join(said) or None
+
+
+def _describe(rows: Sequence[ModeRow]) -> str:
+    """Name the first rows of a mode, with the most frequent label of all or one of their texts."""
+    names = [str(row.row) if row.id is None else shorten(row.id) for row in rows[:NAMED_ROWS]]
+    labels = Counter(row.label for row in rows if row.label)
+    more = ""
+    if labels:
+        [(label, count)] = labels.most_common(1)
+        more = f" ({count} of {len(rows)} labelled {label_name(label)})"
+    elif rows[0].text:
+        more = f' ("{shorten(rows[0].text, TEXT_CHARACTERS)}")'
+    return ", ".join(names) + more
 
 
 def _named(modes: Sequence[Mode], corpus: Corpus) -> list[Mode]:
     numbers = np.array([row.row for mode in modes for row in mode.rows], np.int64)
     known = {
         field: corpus.texts_at(name, numbers).tolist()
-        for field, name in (("id", "ids"), ("label", "labels"))
+        for field, name in (("id", "ids"), ("label", "labels"), ("text", "texts"))
         if name in corpus.manifest.arrays
     }
     rows = (

@@ -15,6 +15,9 @@ from latentscale_pipeline.views.formatting import format_number, printable, shor
 SHOWN_ROWS = 5
 """Rows that stand for a mode in a table."""
 
+SHOWN_TEXTS = 2
+"""Texts of such rows."""
+
 SHOWN_LABELS = 2
 """Labels that are named for a mode."""
 
@@ -84,9 +87,10 @@ def _table_rows(modes: Sequence[Mode]) -> list[dict[str, str]]:
             "reference": format_number(mode.reference, 3, typeset=True),
             "labels": _labels(mode),
             "nearest rows": ", ".join(
-                printable(shorten(row.id, 40)) if row.id is not None else f"row {row.row}"
+                shorten(row.id, 40) if row.id is not None else f"row {row.row}"
                 for row in mode.rows[:SHOWN_ROWS]
             ),
+            **_texts(mode),
         }
         for place, mode in zip(places, modes, strict=True)
     ]
@@ -96,6 +100,12 @@ def _error(mode: Mode) -> str:
     return (
         "" if mode.sampling_error is None else format_number(mode.sampling_error, 1, typeset=True)
     )
+
+
+def _texts(mode: Mode) -> dict[str, str]:
+    """Return the texts of the rows nearest to a mode, if the corpus has texts."""
+    texts = [row.text for row in mode.rows[:SHOWN_TEXTS] if row.text]
+    return {"their texts": " · ".join(shorten(text, 60) for text in texts)} if texts else {}
 
 
 def _labels(mode: Mode) -> str:

@@ -20,6 +20,8 @@ class ModeRow(Part):
     """Its id, if the corpus has ids."""
     label: Absent[str] = None
     """Its label, if the corpus has labels."""
+    text: Absent[str] = None
+    """Its text, if the corpus has texts."""
 
 
 class Mode(Part):

@@ -1,5 +1,6 @@
 """Modes through a job: as defined, a planted kind of rows, and the rows that are named."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,17 @@ def test_samples_of_one_source_and_a_corpus_beside_itself(tmp_path: Path) -> Non
         assert all(row["expected"]["p"] > 0.5 for row in same)
 
 
+def test_rows_are_told_by_their_numbers_and_texts(tmp_path: Path) -> None:
+    generator = np.random.default_rng(2)
+    rows, _ = kinds(generator, 300, [0.6, 0.2, 0.2])
+    others, _ = kinds(generator, 300, [0.2, 0.2, 0.6])
+    verdict = run(tmp_path / "numbers", rows, others)["verdict"]
+    named = r"\(cosine\) is that of rows like \d+, \d+, \d+ of the corpus\."
+    assert re.search(named, verdict["also"])
+    alike, _ = kinds(generator, 300, [0.2, 0.2, 0.6])
+    assert run(tmp_path / "alike", alike, others)["verdict"].get("also") is None
+
+
 def test_corpora_of_unlike_sizes_of_one_source_do_not_differ(tmp_path: Path) -> None:
     """Of the larger one as many random rows take part in the test as the other one has."""
     found = []
@@ -87,7 +99,7 @@ def test_corpora_of_unlike_sizes_of_one_source_do_not_differ(tmp_path: Path) -> 
     assert np.mean(np.array(found) < 0.1) < 0.4
 
 
-def test_rows_have_ids_and_labels(tmp_path: Path) -> None:
+def test_rows_have_ids_labels_and_texts(tmp_path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -102,6 +114,7 @@ def test_rows_have_ids_and_labels(tmp_path: Path) -> None:
         columns = {
             "id": [f"{role}-{row}" for row in range(len(rows))],
             "label": names[chosen],
+            "text": [f"about {name}" for name in names[chosen]],
             "vector": pa.array(list(rows.astype("f4")), pa.list_(pa.float32())),
         }
         parquet.write_table(pa.table(columns), tmp_path / f"{role}.parquet")
@@ -116,6 +129,12 @@ def test_rows_have_ids_and_labels(tmp_path: Path) -> None:
     assert all(row["id"] == f"corpus-{row['row']}" for row in mode["rows"])
     [mode, *_] = results["measures"]["modes"]["missing"]
     assert {row["label"] for row in mode["rows"]} == {"<b>birds</b>"}
+    assert {row["text"] for row in mode["rows"]} == {"about <b>birds</b>"}
+    first, second, third = (row["id"] for row in mode["rows"][:3])
+    assert results["verdict"]["also"].endswith(
+        f"The largest missing mode (cosine) is that of rows like {first}, {second}, {third} "
+        "(10 of 10 labelled <b>birds</b>) of the reference."
+    )
     page = format_markdown(job_report(read(results)))
     assert "cats (10 of 10)" in page
     assert "<b>birds" not in page
