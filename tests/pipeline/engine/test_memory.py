@@ -45,7 +45,7 @@ MIB, GIB = 2**20, 2**30
 MARGIN = 1.2
 """By how much a task may exceed what was projected for it, and the other way round."""
 
-MIN_IDLE_BYTES = 120 * MIB
+MIN_IDLE_BYTES = 80 * MIB
 """What a forked worker holds beyond pages that it shares and has not touched."""
 
 LARGE = 256 * MIB

@@ -386,9 +386,8 @@ def test_sources_are_read_to_their_headers_and_nothing_is_written(
     assert set(by_stage(document, "reuse").values()) == {"computed"}
     assert document["config"]["measures"]["heat"]["k"] == 5
     assert document["disk"]["missing_bytes"] == document["disk"]["needed_bytes"]
-    assert document["disk"]["free_bytes"] == pytest.approx(
-        shutil.disk_usage(tmp_path).free, rel=0.1
-    )
+    free = shutil.disk_usage(tmp_path).free  # other processes write meanwhile
+    assert document["disk"]["free_bytes"] == pytest.approx(free, rel=0.1, abs=4 * GIB)
 
 
 def test_a_source_that_is_slow_to_read_delays_its_ingest_alone(
