@@ -243,6 +243,10 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
         elif not set_differently:
             notes.append(f"{differing}, derived from the same vectors by another draw of rows")
     corpora = [each.corpora.get("corpus") for each in (job, baseline)]
+    unlabelled = [each is not None and each.labels_fingerprint is None for each in corpora]
+    if len({*unlabelled}) > 1:
+        lacking = "job" if unlabelled[0] else "baseline"
+        notes.append(f"labels weren't compared: the corpus of the {lacking} has none")
     same = have_same_rows(*corpora, weighted=weighted) and have_same_labels(*corpora)
     return Comparability(job, baseline, by_measure, tuple(notes), same)
 

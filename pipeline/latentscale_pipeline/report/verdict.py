@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from latentscale_pipeline.corpus.expressions import names_in
@@ -74,6 +72,9 @@ OF_VERSIONS = (
     "run latentscale compare NEW OLD."
 )
 """What to do about corpora that share rows, other than to leave these out of one."""
+
+OF_STRAY_ROWS = "If they shouldn't, leave these rows out and run the job again."
+"""What to do about a part of the rows that is in both corpora."""
 
 NAMED = 3
 """Largest number of further scores that are named; the rest are counted."""
@@ -180,11 +181,12 @@ def clean_commands(results: Results, folder: str) -> list[str]:
         if score.of == "reference" and (score.value or 0.0) >= WORTH_CLEANING
     }
     shared = [reason for reason in reasons if ROW_FILTERS[reason].score in counted_in_reference]
+    name = shlex.quote(results.job.id)
     return [
         printable(f"latentscale subset {shlex.quote(folder)} {target} {without}")
         for target, left_out in (
-            (_free_name(results, "clean"), reasons),
-            (f"{_free_name(results, 'clean-reference')} --of reference", shared),
+            (f"{name}-clean.zarr", reasons),
+            (f"{name}-clean-reference.zarr --of reference", shared),
         )
         if (without := " ".join(f"--without {reason}" for reason in left_out))
     ]
@@ -213,13 +215,6 @@ def _repeated(results: Results, listed: Mapping[tuple[str, str], str]) -> list[s
 
 def _are_exceptions(score: Score, results: Results) -> bool:
     return report_of(score.measure).are_exceptions(results.part(score.measure), score.score)
-
-
-def _free_name(results: Results, name: str) -> str:
-    """Return a name for a new corpus that none of the job's corpora has."""
-    taken = {PurePath(each.uri or "").name for each in results.corpora.by_role().values()}
-    names = itertools.chain([f"{name}.zarr"], (f"{name}-{i}.zarr" for i in itertools.count(2)))
-    return next(each for each in names if each not in taken)
 
 
 def _filters(results: Results, listed: Mapping[tuple[str, str], str]) -> list[str]:
@@ -264,16 +259,21 @@ def found_and_usual(
     Counts say among how many rows, and other scores of samples at how many if it isn't ``rows``.
     """
     found, usual = format_range(one.expected, one.score.unit, typeset=typeset)
-    if one.score.unit == SHARE_OF_ROWS:
+    if is_count(one):
         found = f"{found} of {one.expected.rows:,}"
     elif rows is not None and one.expected.rows != rows and not _is_value(one):
         found = f"{found} at {one.expected.rows:,}"
     return found, usual
 
 
+def is_count(one: Compared) -> bool:
+    """Return whether a score counts rows."""
+    return one.score.unit == SHARE_OF_ROWS
+
+
 def is_subsampled(one: Compared) -> bool:
     """Return whether a count is what it would be if both corpora had the rows of the smaller."""
-    return one.score.unit == SHARE_OF_ROWS and one.score.label is None and not _is_value(one)
+    return is_count(one) and one.score.label is None and not _is_value(one)
 
 
 def _is_value(one: Compared) -> bool:
@@ -338,8 +338,9 @@ def _judge(scores: Sequence[Score]) -> Verdict:
     if outside and all(is_dependent(one) for one in outside):
         return _share_rows(outside, known)
     if outside:
-        first = next(one for one in outside if not is_dependent(one))
-        found = _differs([first, *(one for one in outside if one is not first)], known)
+        # Counts of rows come first: they say what to look at, and may be why other scores differ.
+        outside.sort(key=lambda one: (_is_mostly_shared(one), not is_count(one)))
+        found = _differs(outside, known)
         return _with_remarks(found, [OF_VERSIONS] if any(map(_is_mostly_shared, outside)) else [])
     if unknown or not known:
         return _cannot_tell(unknown or _unjudged(scores, every=True), known)
@@ -368,7 +369,7 @@ def judge_change(
     outside = [one for one in known if one.p <= LEVEL]
     if not known or (not outside and len(unknown) > len(known)):
         return _cannot_tell(unknown or _unjudged(scores, every=True), known)
-    outside.sort(key=lambda one: bool(of_own_scale(one)))
+    outside.sort(key=lambda one: (bool(of_own_scale(one)), not is_count(one)))
     verdict = (
         _differs(outside, known, [one for one in known if not of_own_scale(one)])
         if outside
@@ -401,7 +402,7 @@ def _equation(p: float) -> str:
 
 def _sentence(one: Compared) -> str:
     found, usual = found_and_usual(one)
-    if one.score.unit == SHARE_OF_ROWS:
+    if is_count(one):
         verb = "is" if usual == "1" else "are"
         label = one.score.label
         named = f"Label {printable(label)}" if label else "No label"
@@ -442,7 +443,15 @@ def _diversity(known: Sequence[Compared]) -> str:
         return f"By {higher} of {of} it is more diverse, and by {lower} less."
     word = "more" if higher else "less"
     whole = "" if len(outside) == len(of_diversity) else f"{len(outside)} of "
+    if higher and any(map(_is_unusual, known)):
+        return f"It is more diverse by {whole}{of}, which unusual rows raise, too."
     return f"It is {word} diverse, by {whole}{of}."
+
+
+def _is_unusual(one: Compared) -> bool:
+    """Return whether there are more rows that shouldn't be there than chance makes."""
+    above = one.expected.found > one.expected.centre
+    return one.p <= LEVEL and above and is_count(one) and one.score.better == "low"
 
 
 def _corrected(known: list[Compared]) -> str:
@@ -486,13 +495,15 @@ def _is_mostly_shared(one: Compared) -> bool:
 
 def _share_rows(outside: list[Compared], known: list[Compared]) -> Verdict:
     first, *others = outside
+    mostly = any(map(_is_mostly_shared, outside))
+    advice = OF_VERSIONS if mostly else f"{OF_STRAY_ROWS} {OF_VERSIONS}"
     return Verdict(
         value="cannot_tell",
         reason=(
             f"{_sentence(first)} ({_equation(first.p)}): the two share rows, and p-values are for "
             "samples that don't."
         ),
-        also=" ".join(filter(None, [_also(others, "higher"), _rest(outside, known), OF_VERSIONS])),
+        also=" ".join(filter(None, [_also(others, "higher"), _rest(outside, known), advice])),
         compared=len(known),
     )
 

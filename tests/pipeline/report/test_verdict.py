@@ -102,6 +102,24 @@ def test_the_strongest_evidence_is_named_first() -> None:
     )
 
 
+def test_counts_of_rows_come_first_and_unusual_rows_arent_diversity() -> None:
+    area = score("magnitude", "area", better="high", expected=expected(9.0, 4.0, 5.0, 1e-9))
+    low = expected(0.7, 0.92, 0.99, 1e-8)
+    recall = score("geomca", "recall_rows", "pair", expected=low)
+    many = expected(311 / 3000, 1 / 3000, 23 / 3000, 1e-5, rows=3000)
+    leaks = score("duplicates", "leaks", "pair", unit="share of rows", better="low", expected=many)
+    leaks = leaks.model_copy(update={"value": 311 / 3000})
+    verdict = judge([recall, area, leaks], compares=True)
+    assert verdict.reason == (
+        "Also in the reference: 311 of 3,000 rows, where 1 to 23 are expected (p < 0.001, "
+        "corrected for 3 scores)."
+    )
+    assert verdict.also == (
+        "It is more diverse by 1 score of diversity, which unusual rows raise, too. Higher than "
+        "expected: MagArea. Lower than expected: GeomCA recall in rows."
+    )
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [
@@ -236,9 +254,10 @@ def test_the_report_says_which_rows_are_unusual_and_names_them() -> None:
     # What is unusually frequent comes first, and a row only once.
     assert [row.name for row in opening.look] == ["row 3", "row 4", "row 5"]
     assert {row.why for row in opening.look} == {"nearly the same as a"}
+    job = report.subtitle.split()[0]
     assert opening.commands == [
-        f"latentscale rows {report.subtitle.split()[0]} --only near-duplicates",
-        f"latentscale subset {report.subtitle.split()[0]} clean.zarr --without near-duplicates",
+        f"latentscale rows {job} --only near-duplicates",
+        f"latentscale subset {job} {job}-clean.zarr --without near-duplicates",
     ]
     (rows,) = (part for part in report.sections if part.key == "rows")
     assert [len(table.rows) for table in rows.tables] == [4]
@@ -306,8 +325,16 @@ def test_rows_in_both_corpora_are_no_difference_of_their_sources() -> None:
     leaky = LEAKS.model_copy(
         update={"expected": expected(0.3, 0.0, 0.0125, 0.0, centre=0.001, p_adjusted=0.0)}
     )
-    assert judge([other, leaky], compares=True).also == (
-        "Higher than expected: Also in the reference."
+    leaky = leaky.model_copy(update={"value": 0.3})
+    some = judge([other, leaky], compares=True)
+    assert some.reason.startswith("Also in the reference: 120 of 400 rows, where 0 to 5 are")
+    assert some.also == "Higher than expected: Vendi score, cosine, order 1."
+    alone = judge([VENDI, leaky], compares=True)
+    assert alone.value == "cannot_tell"
+    assert alone.also is not None
+    assert alone.also.startswith(
+        "The other 1 shows no difference. If they shouldn't, leave these rows out and run the job "
+        "again. Versions of one corpus share rows by design: "
     )
     few = LEAKS.model_copy(
         update={"expected": expected(0.0, 0.1, 0.2, 0.001, centre=0.15, p_adjusted=0.001)}
@@ -316,25 +343,22 @@ def test_rows_in_both_corpora_are_no_difference_of_their_sources() -> None:
 
 
 def test_rows_that_most_of_both_have_are_not_cleaned_away() -> None:
-    def cleaned(found: float, uri: str = "/data/corpus.zarr", score: str = "leaks") -> list[str]:
-        document = with_rows()
-        document["corpora"]["corpus"]["uri"] = uri
-        results = read(document)
+    job = read(with_rows()).job.id
+
+    def cleaned(found: float, score: str = "leaks") -> list[str]:
+        results = read(with_rows())
         usual = expected(found, 0.0, 0.0125, 0.0, centre=0.001, p_adjusted=0.0)
         leaks = LEAKS.model_copy(update={"expected": usual, "score": score})
         return clean_commands(results.model_copy(update={"scores": [leaks]}), "jobs/a")
 
-    assert cleaned(0.3) == ["latentscale subset jobs/a clean.zarr --without leaks"]
-    assert cleaned(0.3, "/data/clean.zarr") == [
-        "latentscale subset jobs/a clean-2.zarr --without leaks"
-    ]
+    assert cleaned(0.3) == [f"latentscale subset jobs/a {job}-clean.zarr --without leaks"]
     assert cleaned(0.9) == []
     assert cleaned(0.3, score="outliers") == [
-        "latentscale subset jobs/a clean.zarr --without outliers"
+        f"latentscale subset jobs/a {job}-clean.zarr --without outliers"
     ]
     assert cleaned(0.9, score="outliers") == [], "of another model all rows are far"
     assert cleaned(0.9, score="near-duplicates") == [
-        "latentscale subset jobs/a clean.zarr --without near-duplicates"
+        f"latentscale subset jobs/a {job}-clean.zarr --without near-duplicates"
     ]
     # Nor those that are the same in both, of versions that share most.
     part = LEAKS.model_copy(

@@ -58,7 +58,8 @@ def test_it_says_which_labels_have_the_rows(tmp_path: Path, latentscale: Command
     assert shares["mail"].startswith(f"{100 * (count + 1) / 57:.1f} ± ")
     # Without a reference, too, rows that repeat others can go.
     assert f"rows     latentscale rows {folder} --only near-duplicates" in ended.out
-    assert f"latentscale subset {folder} clean.zarr --without near-duplicates" in ended.out
+    clean = f"{folder.name}-clean.zarr --without near-duplicates"
+    assert f"latentscale subset {folder} {clean}" in ended.out
 
 
 def test_it_says_which_row_stays_if_that_is_not_the_nearest(

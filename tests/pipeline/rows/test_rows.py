@@ -473,7 +473,7 @@ def test_only_equal_rows_go_where_the_near_ones_are_usual(
     )
     assert ended.code == 0, ended.err
     (clean,) = (line for line in ended.out.splitlines() if line.startswith("clean"))
-    assert clean.split(" clean.zarr ")[1] == "--without exact-leaks"
+    assert clean.split("-clean.zarr ")[1] == "--without exact-leaks"
 
 
 def test_corpus_and_reference_are_cleaned_alike(tmp_path: Path, latentscale: Command) -> None:
@@ -487,14 +487,16 @@ def test_corpus_and_reference_are_cleaned_alike(tmp_path: Path, latentscale: Com
     assert ended.code == 0, ended.err
     assert "DIFFERS FROM THE REFERENCE" in ended.out
     cleaning = [line.split()[2:] for line in ended.out.splitlines() if line.startswith("clean ")]
+    name = Path(cleaning[0][1]).name
     assert [command[2:] for command in cleaning] == [
-        ["clean.zarr", "--without", "near-duplicates"],
-        ["clean-reference.zarr", "--of", "reference", "--without", "near-duplicates"],
+        [f"{name}-clean.zarr", "--without", "near-duplicates"],
+        [f"{name}-clean-reference.zarr", "--of", "reference", "--without", "near-duplicates"],
     ]
     for (_, job, target, *rest), kept in zip(cleaning, (820, 888), strict=True):
         made = latentscale("subset", job, tmp_path / target, *rest, "--json")
         assert json.loads(made.out)["n"] == kept, made.err
-    pair = (tmp_path / "clean.zarr", "--reference", tmp_path / "clean-reference.zarr")
+    clean, clean_reference = (tmp_path / command[2] for command in cleaning)
+    pair = (clean, "--reference", clean_reference)
     ended = latentscale("run", *pair, *options)
     assert "NO DIFFERENCE FOUND" in ended.out, ended.out
     cleaned = ended.out.split("report   ")[1].split("/report.html")[0]
@@ -523,7 +525,7 @@ def test_corpus_and_reference_are_cleaned_alike(tmp_path: Path, latentscale: Com
     assert "near-duplicates are found by the measure duplicates; run it again with it" in ended.err
     listed = latentscale("rows", cleaning[0][1], "--of", "reference", "--only", "near-duplicates")
     assert listed.code == 0, listed.err
-    ended = latentscale("subset", tmp_path / "clean.zarr", tmp_path / "n.zarr", "--of", "corpus")
+    ended = latentscale("subset", clean, tmp_path / "n.zarr", "--of", "corpus")
     assert (ended.code, "--of is for a finished job" in ended.err) == (2, True)
 
 
@@ -583,7 +585,8 @@ def test_cleaned_corpora_are_not_said_to_share_rows(tmp_path: Path, latentscale:
     assert len(cleaning) == 2
     for _, job, target, *rest in cleaning:
         assert latentscale("subset", job, tmp_path / target, *rest).code == 0
-    pair = (tmp_path / "clean.zarr", "--reference", tmp_path / "clean-reference.zarr")
+    clean, clean_reference = (tmp_path / command[2] for command in cleaning)
+    pair = (clean, "--reference", clean_reference)
     ended = latentscale("run", *pair, *options, "--name", "cleaned")
     assert "NO DIFFERENCE FOUND" in ended.out, ended.out
     unjudged = "not Exact duplicates; Near-duplicates; Also in the reference."
@@ -598,11 +601,11 @@ def test_cleaned_corpora_are_not_said_to_share_rows(tmp_path: Path, latentscale:
     assert "left out of the corpus before" in page
     assert "left out of the reference before" in page
     # Many near rows are a finding beside any reference, and in a corpus that was cleaned once.
-    near = [tmp_path / "c.npy", "--reference", tmp_path / "clean-reference.zarr"]
+    near = [tmp_path / "c.npy", "--reference", clean_reference]
     ended = latentscale("run", *near, *options, "--name", "clean-reference")
     assert "DIFFERS FROM THE REFERENCE\nNear-duplicates: " in ended.out, ended.out
-    assert latentscale("ingest", tmp_path / "c.npy", tmp_path / "clean.zarr", "--append").code == 0
-    ended = latentscale("run", tmp_path / "clean.zarr", *near[1:], *options, "--name", "again")
+    assert latentscale("ingest", tmp_path / "c.npy", clean, "--append").code == 0
+    ended = latentscale("run", clean, *near[1:], *options, "--name", "again")
     assert "DIFFERS FROM THE REFERENCE" in ended.out, ended.out
     assert "Near-duplicates: " in ended.out
     where = ("--where", "near_duplicate_of is null and row < 300")
@@ -616,7 +619,7 @@ def test_cleaned_corpora_are_not_said_to_share_rows(tmp_path: Path, latentscale:
     )
     assert "near-duplicates" in open_corpus(str(tmp_path / "d.zarr")).left_out
     # Rows that are added bring back no others.
-    target = str(tmp_path / "clean-reference.zarr")
+    target = str(clean_reference)
     assert open_corpus(target).left_out == ("near-duplicates",)
     assert latentscale("ingest", tmp_path / "r.npy", target, "--append").code == 0
     assert open_corpus(target).left_out == ("near-duplicates",)
