@@ -181,7 +181,8 @@ def test_every_measure_has_a_page_with_what_a_reader_looks_for() -> None:
         for section in ("Units", "Cost", "Errors"):
             assert section in sections, f"{name}: {section}"
         assert "$$" in page, f"{name}: no equation"
-        assert re.search(r"equations? \d|definitions? \d", page), f"{name}: no source"
+        source = r"equations? \d|definitions? \d|aren't from a paper"
+        assert re.search(source, page), f"{name}: no source"
 
 
 def test_messages_are_those_that_the_program_has() -> None:

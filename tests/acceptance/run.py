@@ -32,6 +32,7 @@ import psutil
 sys.path.pop(0)  # this folder, whose latentscale/ holds tests and would hide the package
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests import ROOT
+from tests.acceptance.abundance import a_kind_that_is_gone_is_found
 from tests.acceptance.adversarial.promise import ten_thousand_brackets
 from tests.acceptance.clusters import jobs_on_a_gateway, jobs_on_kubernetes, scheduling_and_scaling
 from tests.acceptance.default_job import (
@@ -121,6 +122,8 @@ class Bench:
 
     rows: np.ndarray
     folder: Path
+    labels: Sequence[str] = ()
+    """Labels of the rows, from ``…_labels.txt`` beside their file, if there is one."""
 
     def job(self, name: str, corpus: np.ndarray | Path, reference: Any = None, **keys: Any) -> Path:
         """Write a job's configuration, and its data when they're rows."""
@@ -739,6 +742,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "mmd-power": power_beside_permutations_of_rows,
     "mmd-million": a_million_beside_a_million,
     "modes-planted": a_planted_kind_is_found,
+    "abundance-kinds": a_kind_that_is_gone_is_found,
     "rows-injected": injected_rows_are_found,
     "rows-million": a_million_rows_against_a_million,
     "rows-ten-million": rows_of_ten_million,
@@ -825,12 +829,14 @@ def main() -> None:
     parser.add_argument("--only", metavar="NAME", nargs="+", choices=PROMISES, default=PROMISES)
     asked = parser.parse_args()
     rows, data = read_rows(asked.data or None)
+    beside = [] if asked.data is None else [*Path(asked.data).parent.glob("*_labels.txt")]
+    labels = beside[0].read_text().splitlines() if beside else []
     begun = datetime.now(UTC)
     entries: list[dict[str, Any]] = []
     for name in asked.only:
         with tempfile.TemporaryDirectory(prefix="latentscale-full-") as folder:
             load = os.getloadavg()[0]
-            for entry in tried(name, Bench(rows, Path(folder))):
+            for entry in tried(name, Bench(rows, Path(folder), labels)):
                 entries.append({**entry, "load_before": round(load, 1)})
                 show(entry)
     # What can't be tried on this machine says why, and is neither held nor broken.

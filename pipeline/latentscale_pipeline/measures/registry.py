@@ -1,6 +1,7 @@
 """Every measure, by its name in the configuration and in the results."""
 
 from latentscale_pipeline.measures import (
+    abundance,
     alignment,
     baselines,
     conditional,
@@ -26,6 +27,7 @@ MEASURES: dict[str, Measure] = {
     "label_shares": label_shares.MEASURE,
     "alignment": alignment.MEASURE,
     "conditional": conditional.MEASURE,
+    "abundance": abundance.MEASURE,
     "mmd": mmd.MEASURE,
     "modes": modes.MEASURE,
     "heat": heat.MEASURE,

@@ -451,7 +451,10 @@ def _diversity(known: Sequence[Compared]) -> str:
 def _is_unusual(one: Compared) -> bool:
     """Return whether there are more rows that shouldn't be there than chance makes."""
     above = one.expected.found > one.expected.centre
-    return one.p <= LEVEL and above and is_count(one) and one.score.better == "low"
+    counted_rows = {
+        each.score for each in ROW_FILTERS.values() if each.of == "corpus" and each.other
+    }
+    return one.p <= LEVEL and above and is_count(one) and one.score.score in counted_rows
 
 
 def _corrected(known: list[Compared]) -> str:

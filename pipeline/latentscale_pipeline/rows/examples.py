@@ -115,9 +115,16 @@ def _looked_at(rows: JobRows, where: str, test: RowTest | None) -> Iterator[Int6
 
 
 def _described(rows: JobRows, wanted: RowFilter, numbers: Int64Array) -> list[RowToLookAt]:
-    """Describe rows by what a filter says of them: the other row, the distance to it."""
+    """Describe rows by what a filter says of them: the other row, if any, the distance to it."""
     about = [name for name in TEXTS if name in rows.names]
     distance = [wanted.distance] if wanted.distance in rows.columns else []
+    if not wanted.other:
+        tables = read_tables(rows, numbers, ["row", *about])
+        return [
+            RowToLookAt(**{name: values[place] for name, values in table.items()})
+            for table in tables
+            for place in range(len(table["row"]))
+        ]
     other_text = f"{wanted.other}{OTHER_TEXT}"
     stays = [wanted.stays] if wanted.stays not in {"", wanted.other} else []
     columns = ["row", *about, wanted.other, other_text, *distance, *stays]

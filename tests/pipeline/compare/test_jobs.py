@@ -767,3 +767,15 @@ def test_a_job_may_be_named_without_its_folder(
         read_job("jobs/nightly-run-1a2b3c4")
     with pytest.raises(BadInput, match="no job of this name is finished"):
         read_job("weekly@latest")
+
+
+def test_labels_of_one_corpus_alone_are_said_not_to_be_compared() -> None:
+    documents = [results([row(1.0)], name=name) for name in ("candidate", "release")]
+    documents[1]["corpora"]["corpus"]["labels_fingerprint"] = "f00d"
+    ours, theirs = (
+        finished_job(each, SETTINGS, f"jobs/{place}") for place, each in enumerate(documents)
+    )
+    said = "labels weren't compared: the corpus of the {} has none"
+    assert said.format("job") in compare(ours, theirs).notes
+    assert said.format("baseline") in compare(theirs, ours).notes
+    assert not any("labels" in note for note in compare(theirs, theirs).notes)

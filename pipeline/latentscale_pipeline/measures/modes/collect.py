@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
-
-import numpy as np
 
 from latentscale.estimate import Estimate
 from latentscale.modes.difference import expect_mode
@@ -25,11 +21,8 @@ from latentscale_pipeline.measures.modes.plan import stage_name, too_few_rows
 from latentscale_pipeline.measures.modes.results import Mode, ModeRow, ModesResults
 from latentscale_pipeline.measures.modes.scores import SCORES
 from latentscale_pipeline.measures.modes.tasks import KINDS
+from latentscale_pipeline.measures.shared import representatives
 from latentscale_pipeline.storage.artifacts import Artifact
-from latentscale_pipeline.views.formatting import label_name, shorten
-
-NAMED_ROWS, TEXT_CHARACTERS = 3, 60
-"""Rows, and characters of a text, by which a remark tells a mode."""
 
 
 def collect_modes(section: ModesSection, facts: JobFacts, results: Results) -> Findings:
@@ -117,7 +110,13 @@ def name_rows(findings: Findings, corpora: Mapping[Role, Corpus]) -> Findings:
     part = findings.section
     if not isinstance(part, ModesResults):
         return findings
-    named = {KINDS[role]: _named(getattr(part, KINDS[role]), corpora[role]) for role in corpora}
+    named = {}
+    for role, corpus in corpora.items():
+        modes: Sequence[Mode] = getattr(part, KINDS[role])
+        rows = representatives.name_rows([mode.rows for mode in modes], corpus)
+        named[KINDS[role]] = [
+            mode.model_copy(update={"rows": own}) for mode, own in zip(modes, rows, strict=True)
+        ]
     part = part.model_copy(update=named)
     return replace(findings, section=part, remark=_remark(findings, part))
 
@@ -134,33 +133,6 @@ def _remark(findings: Findings, part: ModesResults) -> str | None:
             of = next(role for role, kind in KINDS.items() if kind == score.score)
             said.append(
                 f"The {SCORES[score.score].title.lower()} ({score.kernel}) is that of rows like "
-                f"{_describe(mode.rows)} of the {of}."
+                f"{representatives.describe_kind(mode.rows)} of the {of}."
             )
     return " ".join(said) or None
-
-
-def _describe(rows: Sequence[ModeRow]) -> str:
-    """Name the first rows of a mode, with the most frequent label of all or one of their texts."""
-    names = [str(row.row) if row.id is None else shorten(row.id) for row in rows[:NAMED_ROWS]]
-    labels = Counter(row.label for row in rows if row.label)
-    more = ""
-    if labels:
-        [(label, count)] = labels.most_common(1)
-        more = f" ({count} of {len(rows)} labelled {label_name(label)})"
-    elif rows[0].text:
-        more = f' ("{shorten(rows[0].text, TEXT_CHARACTERS)}")'
-    return ", ".join(names) + more
-
-
-def _named(modes: Sequence[Mode], corpus: Corpus) -> list[Mode]:
-    numbers = np.array([row.row for mode in modes for row in mode.rows], np.int64)
-    known = {
-        field: corpus.texts_at(name, numbers).tolist()
-        for field, name in (("id", "ids"), ("label", "labels"), ("text", "texts"))
-        if name in corpus.manifest.arrays
-    }
-    rows = (
-        row.model_copy(update={name: found[place] for name, found in known.items()})
-        for place, row in enumerate(row for mode in modes for row in mode.rows)
-    )
-    return [mode.model_copy(update={"rows": list(islice(rows, len(mode.rows)))}) for mode in modes]

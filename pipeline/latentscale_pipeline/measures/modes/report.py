@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.modes.results import Mode, ModesResults
 from latentscale_pipeline.measures.modes.scores import SCORES
+from latentscale_pipeline.measures.shared.representatives import table_cells
 from latentscale_pipeline.views.content import Table, table_of
-from latentscale_pipeline.views.formatting import format_number, printable, shorten
+from latentscale_pipeline.views.formatting import format_number
 
 SHOWN_ROWS = 5
 """Rows that stand for a mode in a table."""
-
-SHOWN_TEXTS = 2
-"""Texts of such rows."""
-
-SHOWN_LABELS = 2
-"""Labels that are named for a mode."""
 
 
 class ModesReport(MeasureReport):
@@ -85,12 +79,7 @@ def _table_rows(modes: Sequence[Mode]) -> list[dict[str, str]]:
             "sampling error": _error(mode),
             "corpus": format_number(mode.corpus, 3, typeset=True),
             "reference": format_number(mode.reference, 3, typeset=True),
-            "labels": _labels(mode),
-            "nearest rows": ", ".join(
-                shorten(row.id, 40) if row.id is not None else f"row {row.row}"
-                for row in mode.rows[:SHOWN_ROWS]
-            ),
-            **_texts(mode),
+            **table_cells(mode.rows, "nearest rows", SHOWN_ROWS),
         }
         for place, mode in zip(places, modes, strict=True)
     ]
@@ -99,19 +88,4 @@ def _table_rows(modes: Sequence[Mode]) -> list[dict[str, str]]:
 def _error(mode: Mode) -> str:
     return (
         "" if mode.sampling_error is None else format_number(mode.sampling_error, 1, typeset=True)
-    )
-
-
-def _texts(mode: Mode) -> dict[str, str]:
-    """Return the texts of the rows nearest to a mode, if the corpus has texts."""
-    texts = [row.text for row in mode.rows[:SHOWN_TEXTS] if row.text]
-    return {"their texts": " · ".join(shorten(text, 60) for text in texts)} if texts else {}
-
-
-def _labels(mode: Mode) -> str:
-    """Return the most frequent labels of the rows that stand for a mode."""
-    labels = Counter(row.label for row in mode.rows if row.label is not None)
-    return ", ".join(
-        f"{printable(shorten(label, 40))} ({count} of {len(mode.rows)})"
-        for label, count in labels.most_common(SHOWN_LABELS)
     )

@@ -6,22 +6,15 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, NonNegativeFloat
 
-from latentscale_pipeline.results.part import Absent, Count, Part, Share
+from latentscale_pipeline.measures.shared.representatives import NamedRow
+from latentscale_pipeline.results.part import Absent, Part, Share
 
 
-class ModeRow(Part):
+class ModeRow(NamedRow):
     """A row that stands for a mode."""
 
-    row: Count
-    """Number of the row in its corpus."""
     cosine: Annotated[float, Field(ge=0.0, le=1.0)]
     """Absolute cosine with the mode's direction; under rbf of the row's features."""
-    id: Absent[str] = None
-    """Its id, if the corpus has ids."""
-    label: Absent[str] = None
-    """Its label, if the corpus has labels."""
-    text: Absent[str] = None
-    """Its text, if the corpus has texts."""
 
 
 class Mode(Part):
