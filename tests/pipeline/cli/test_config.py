@@ -80,6 +80,7 @@ def test_a_source_stands_for_a_job_file(latentscale: Command) -> None:
     assert list(printed.measures) == [
         "duplicates",
         "projection",
+        "abundance",
         "heat",
         "geomca",
         "magnitude",

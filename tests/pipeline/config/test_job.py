@@ -38,6 +38,7 @@ def test_reference_turns_on_geomca() -> None:
     assert list(config.measures) == [
         "duplicates",
         "projection",
+        "abundance",
         "heat",
         "geomca",
         "magnitude",
@@ -64,6 +65,7 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
     assert list(config.measures) == [
         "duplicates",
         "projection",
+        "abundance",
         "heat",
         "geomca",
         "magnitude",

@@ -684,8 +684,8 @@ def test_measures_that_nobody_named_are_left_out_where_they_do_not_apply(
     assert {"imd", "epsilon"} <= stages()
     np.save(tmp_path / "reference.npy", np.random.default_rng(0).normal(size=(90, 3)))
     assert "imd" in stages()
-    assert not {name for name in stages() if name.startswith(("geomca", "epsilon", "sparse"))}
-    assert "geomca needs equal dimensions" in refusal(
+    assert not {name for name in stages() if name.startswith(("geomca", "abundance", "epsilon"))}
+    assert "abundance needs equal dimensions" in refusal(
         latentscale("plan", job, "-o", "measures.geomca.percentile=5")
     )
 

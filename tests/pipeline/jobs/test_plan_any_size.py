@@ -54,7 +54,7 @@ def test_a_job_without_measures_is_planned(
         "heat",
         "magnitude",
         "vendi",
-        *(["geomca"] if share else []),
+        *(["abundance", "geomca"] if share else []),
     }
     assert set(plan["config"]["measures"]) == measured
     for stage in plan["stages"]:

@@ -8,11 +8,12 @@ from pydantic import Field
 
 from latentscale_pipeline.config.section import Metric, Section
 
+MIN_ROWS = 100
+
 
 class AbundanceSection(Section):
     """Kinds of rows that are rarer or more frequent than in the reference, by neighbourhoods."""
 
-    by_default: ClassVar[bool] = False
     compares: ClassVar[bool] = True
     equal_dimensions: ClassVar[bool] = True
 
@@ -30,3 +31,8 @@ class AbundanceSection(Section):
     """How many kinds of each sort are described."""
     examples: Annotated[int, Field(ge=1, le=100)] = 10
     """How many rows stand for a kind."""
+
+    @property
+    def fewest_rows(self) -> int:
+        """Fewest rows of a corpus whose neighbourhoods are compared."""
+        return MIN_ROWS

@@ -7,10 +7,10 @@ import math
 from latentscale.abundance.neighbourhoods import DIVISIONS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.abundance.config import AbundanceSection
+from latentscale_pipeline.measures.abundance.config import MIN_ROWS, AbundanceSection
 from latentscale_pipeline.measures.abundance.tasks import compare_abundance, find_neighbourhoods
 from latentscale_pipeline.measures.base import FEW_TILES_BYTES, RESULT_BYTES, JobFacts, Role
-from latentscale_pipeline.measures.shared.random_rows import MIN_ROWS, drawn_rows_stage, row_bytes
+from latentscale_pipeline.measures.shared.random_rows import drawn_rows_stage, row_bytes
 
 STAGE = "abundance"
 
