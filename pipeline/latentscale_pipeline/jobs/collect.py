@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from latentscale_pipeline.measures.base import Findings, Role
 from latentscale_pipeline.measures.by_label import collect_by_label
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.verdict import SAME_CORPORA, judge
+from latentscale_pipeline.report.verdict import LEVEL, SAME_CORPORA, judge
 from latentscale_pipeline.results import model
 from latentscale_pipeline.rows.examples import rows_to_look_at
 from latentscale_pipeline.storage.artifacts import Artifact, checked_marker, read_markers
@@ -93,7 +93,7 @@ def assemble_results(
             scores,
             compares="reference" in plan.corpora,
             paired=bool(plan.config.pair),
-            remarks=[found.remark for found in findings.values() if found.remark],
+            remarks=list(_remarks(findings.values(), scores)),
         ),
         scores=scores,
         measures={
@@ -112,6 +112,19 @@ def assemble_results(
         if name in MEASURES and part is not None
     }
     return results.model_copy(update={"rows": rows, "measures": {**results.measures, **marked}})
+
+
+def _remarks(findings: Iterable[Findings], scores: Sequence[model.Score]) -> Iterator[str]:
+    """Yield what measures say of the verdict, and of their scores that differ."""
+    first = 0
+    for found in findings:
+        if found.remark:
+            yield found.remark
+        for place, sentence in found.explained.items():
+            expected = scores[first + place].expected
+            if expected is not None and (expected.p_adjusted or expected.p) <= LEVEL:
+                yield sentence
+        first += len(found.scores)
 
 
 def _corpus(corpus: Corpus, findings: Iterable[Findings], role: Role) -> model.Corpus:

@@ -274,6 +274,9 @@ class Findings:
         Why the section is None.
     remark : str, optional
         A sentence for a verdict on the corpus and its reference, as on what wasn't compared.
+    explained : mapping
+        A sentence on each of its scores that is for a verdict by which this score differs, by their
+        place among these.
     corpora : mapping
         What it adds to the description of each corpus, by role.
     expected : mapping
@@ -288,6 +291,7 @@ class Findings:
     arrays: Mapping[str, str] = field(default_factory=dict)
     reason: str | None = None
     remark: str | None = None
+    explained: Mapping[int, str] = field(default_factory=dict)
     corpora: Mapping[Role, Mapping[str, Any]] = field(default_factory=dict)
     expected: Mapping[int, ExpectedScore | str] = field(default_factory=dict)
     curve: tuple[Sequence[float], Sequence[float]] | None = None
@@ -354,6 +358,8 @@ class RowFilter:
         What is said of a row, with ``{other}`` for the other one.
     said_if_equal : str
         The same of a row at distance 0, if it is something else.
+    apart : bool
+        Whether the rows are unlike all others, and so raise scores of diversity.
     """
 
     of: Role
@@ -368,6 +374,7 @@ class RowFilter:
     stays: str = ""
     said: str = "near {other}"
     said_if_equal: str = ""
+    apart: bool = False
 
 
 class Results(Protocol):

@@ -119,7 +119,10 @@ def explain_sign(scores: Sequence[Score], results: Results) -> list[str]:
     """Return what the sign after some scores means, in a line; none if no score has it."""
     marked = [score for score in scores if sign_of_size(score, results)]
     judged = results.verdict is not None and results.verdict.value is not None
-    sampled = judged and any(score.expected or score.samples for score in marked)
+    sampled = judged and any(
+        score.samples or (score.expected and score.expected.found != score.value)
+        for score in marked
+    )
     also = "; the verdict compares samples of equally many rows" if sampled else ""
     return [f"{SIZED}{also}"] if marked else []
 

@@ -443,18 +443,16 @@ def _diversity(known: Sequence[Compared]) -> str:
         return f"By {higher} of {of} it is more diverse, and by {lower} less."
     word = "more" if higher else "less"
     whole = "" if len(outside) == len(of_diversity) else f"{len(outside)} of "
-    if higher and any(map(_is_unusual, known)):
-        return f"It is more diverse by {whole}{of}, which unusual rows raise, too."
+    if higher and any(map(_has_outliers, known)):
+        return f"It is more diverse by {whole}{of}, which outliers raise, too."
     return f"It is {word} diverse, by {whole}{of}."
 
 
-def _is_unusual(one: Compared) -> bool:
-    """Return whether there are more rows that shouldn't be there than chance makes."""
-    above = one.expected.found > one.expected.centre
-    counted_rows = {
-        each.score for each in ROW_FILTERS.values() if each.of == "corpus" and each.other
-    }
-    return one.p <= LEVEL and above and is_count(one) and one.score.score in counted_rows
+def _has_outliers(one: Compared) -> bool:
+    """Return whether a score counts more rows than chance makes that are unlike all others."""
+    filters = MEASURES[one.score.measure].row_filters.values()
+    apart = any(each.apart and each.score == one.score.score for each in filters)
+    return apart and one.p <= LEVEL and one.expected.found > one.expected.centre
 
 
 def _corrected(known: list[Compared]) -> str:

@@ -109,13 +109,19 @@ def test_counts_of_rows_come_first_and_unusual_rows_arent_diversity() -> None:
     many = expected(311 / 3000, 1 / 3000, 23 / 3000, 1e-5, rows=3000)
     leaks = score("duplicates", "leaks", "pair", unit="share of rows", better="low", expected=many)
     leaks = leaks.model_copy(update={"value": 311 / 3000})
+    outliers = leaks.model_copy(update={"score": "outliers"})
+    verdict = judge([recall, area, outliers], compares=True)
+    assert verdict.also is not None
+    assert verdict.also.startswith(
+        "It is more diverse by 1 score of diversity, which outliers raise, too. Higher than"
+    )
     verdict = judge([recall, area, leaks], compares=True)
     assert verdict.reason == (
         "Also in the reference: 311 of 3,000 rows, where 1 to 23 are expected (p < 0.001, "
         "corrected for 3 scores)."
     )
     assert verdict.also == (
-        "It is more diverse by 1 score of diversity, which unusual rows raise, too. Higher than "
+        "It is more diverse, by 1 score of diversity. Higher than "
         "expected: MagArea. Lower than expected: GeomCA recall in rows."
     )
 

@@ -158,10 +158,9 @@ def _ends_inside(line: bytes, separator: bytes, inside: bool) -> bool:
     Raises
     ------
     ValueError
-        If more than blanks follows a closing quote. Two fields that begin with a quote would be
-        taken for one with all that is between them. A line of one value is none of several fields.
+        If more than blanks follows the closing quote of a field that has a separator or a line
+        break. It may be two fields that begin with a quote, and all that is between them.
     """
-    several = separator in line
 
     def next_quoted(start: int) -> int:
         found = line.find(separator + b'"', start)
@@ -175,10 +174,10 @@ def _ends_inside(line: bytes, separator: bytes, inside: bool) -> bool:
         if end < 0:
             return True
         after = end + 1
-        while line.startswith(b" ", after) and not line.startswith(separator, after):
+        while line.startswith((b" ", b"\t"), after) and not line.startswith(separator, after):
             after += 1
         ended = after == len(line) or line.startswith((separator, b"\r", b"\n"), after)
-        if (inside or several) and not ended:
+        if (inside or separator in line[begin + 1 : end]) and not ended:
             raise ValueError
         inside, begin = False, next_quoted(end)
     return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -99,16 +99,13 @@ def name_kinds(findings: Findings, corpora: Mapping[Role, Corpus]) -> Findings:
             for kind, own in zip(kinds, examples, strict=True)
         ]
     part = part.model_copy(update=named)
-    return replace(findings, section=part, remark=_remark(findings, part))
+    return replace(findings, section=part, explained=dict(_explained(part)))
 
 
-def _remark(findings: Findings, part: AbundanceResults) -> str | None:
-    """Say which kinds are rarer or more frequent where there are more than chance makes."""
-    said = []
-    for (name, role), known in zip(OWN.items(), findings.expected.values(), strict=True):
-        chance = known.expectation if isinstance(known, ExpectedScore) else None
-        if chance is not None and chance.found > chance.upper:
-            [kind, *_] = getattr(part, name)
-            how = "rarer in the corpus" if name == "depleted" else "more frequent in it"
-            said.append(f"Rows like {describe_kind(kind.examples)} of the {role} are {how}.")
-    return " ".join(said) or None
+def _explained(part: AbundanceResults) -> Iterator[tuple[int, str]]:
+    """Say of each score which rows the largest kind has."""
+    for place, (name, role) in enumerate(OWN.items()):
+        kinds: list[UnusualKind] = getattr(part, name)
+        how = "rarer in the corpus" if name == "depleted" else "more frequent in it"
+        if kinds:
+            yield place, f"Rows like {describe_kind(kinds[0].examples)} of the {role} are {how}."

@@ -69,6 +69,7 @@ FILTERS: Mapping[str, RowFilter] = {
         other="reference_nearest",
         distance="reference_distance",
         said="far from the reference, whose nearest is {other}",
+        apart=True,
     ),
     "not-covered": RowFilter(
         of="reference",

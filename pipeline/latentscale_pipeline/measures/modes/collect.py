@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from latentscale.estimate import Estimate
@@ -118,21 +118,17 @@ def name_rows(findings: Findings, corpora: Mapping[Role, Corpus]) -> Findings:
             mode.model_copy(update={"rows": own}) for mode, own in zip(modes, rows, strict=True)
         ]
     part = part.model_copy(update=named)
-    return replace(findings, section=part, remark=_remark(findings, part))
+    return replace(findings, section=part, explained=dict(_explained(findings, part)))
 
 
-def _remark(findings: Findings, part: ModesResults) -> str | None:
-    """Say which rows stand for the largest modes where these are beyond what chance makes."""
-    said = []
-    for place, expected in findings.expected.items():
+def _explained(findings: Findings, part: ModesResults) -> Iterator[tuple[int, str]]:
+    """Say of each score which rows stand for its mode."""
+    for place in findings.expected:
         score = findings.scores[place]
-        chance = expected.expectation if isinstance(expected, ExpectedScore) else None
-        if chance is not None and chance.found > chance.upper:
-            modes: list[Mode] = getattr(part, score.score)
-            [mode, *_] = (mode for mode in modes if (score.kernel or "").startswith(mode.kernel))
-            of = next(role for role, kind in KINDS.items() if kind == score.score)
-            said.append(
-                f"The {SCORES[score.score].title.lower()} ({score.kernel}) is that of rows like "
-                f"{representatives.describe_kind(mode.rows)} of the {of}."
-            )
-    return " ".join(said) or None
+        modes: list[Mode] = getattr(part, score.score)
+        own = [mode for mode in modes if (score.kernel or "").startswith(mode.kernel)]
+        of = next(role for role, kind in KINDS.items() if kind == score.score)
+        if own:
+            rows = representatives.describe_kind(own[0].rows)
+            title = SCORES[score.score].title.lower()
+            yield place, f"The {title} ({score.kernel}) is that of rows like {rows} of the {of}."

@@ -115,6 +115,30 @@ def test_samples_of_one_source_do_not_differ(tmp_path: Path) -> None:
     assert "are rarer" not in (results["verdict"].get("also") or "")
 
 
+def test_kinds_are_named_only_where_the_job_differs(tmp_path: Path) -> None:
+    """Not where a share is outside of its own range, but usual among all scores."""
+    said = 0
+    for seed in range(12):
+        folder = tmp_path / f"{seed}"
+        folder.mkdir()
+        generator = np.random.default_rng(100 + seed)
+        for role in ("corpus", "reference"):
+            rows = list(generator.normal(size=(150, 3)).astype("f4"))
+            table = pa.table({"vector": pa.array(rows, pa.list_(pa.float32()))})
+            parquet.write_table(table, folder / f"{role}.parquet")
+        results = run(folder, "k: 30")
+        differs = {name for name in ("depleted", "enriched") if _differs(results, name)}
+        also = results["verdict"].get("also") or ""
+        assert ("are rarer in the corpus." in also) == ("depleted" in differs)
+        assert ("are more frequent in it." in also) == ("enriched" in differs)
+        said += bool(results["measures"]["abundance"]["depleted"])
+    assert said > 0
+
+
+def _differs(results: Any, name: str) -> bool:
+    return bool(score(results, name)["expected"]["p_adjusted"] <= 0.05)
+
+
 def test_random_rows_of_large_corpora_take_part(tmp_path: Path) -> None:
     rows = write(tmp_path, {"corpus": [0.5, 0.5, 0.0], "reference": [0.4, 0.3, 0.3]}, rows=900)
     results = run(tmp_path, "rows: 300, k: 40")
