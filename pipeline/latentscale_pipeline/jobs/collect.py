@@ -19,7 +19,7 @@ from latentscale_pipeline.measures.base import Findings, Role
 from latentscale_pipeline.measures.by_label import collect_by_label
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.verdict import LEVEL, SAME_CORPORA, judge
+from latentscale_pipeline.report.verdict import LEVEL, SAME_CORPORA, Compared, judge
 from latentscale_pipeline.results import model
 from latentscale_pipeline.rows.examples import rows_to_look_at
 from latentscale_pipeline.storage.artifacts import Artifact, checked_marker, read_markers
@@ -121,8 +121,8 @@ def _remarks(findings: Iterable[Findings], scores: Sequence[model.Score]) -> Ite
         if found.remark:
             yield found.remark
         for place, sentence in found.explained.items():
-            expected = scores[first + place].expected
-            if expected is not None and (expected.p_adjusted or expected.p) <= LEVEL:
+            score = scores[first + place]
+            if score.expected is not None and Compared(score, score.expected).p <= LEVEL:
                 yield sentence
         first += len(found.scores)
 
